@@ -1,0 +1,42 @@
+# Two commands do all the set-up on a fresh machine: `make bench` and `make test`.
+PYTHON ?= python3
+PY := .venv/bin/python
+ARGS ?=
+
+.PHONY: help setup bench test lint submission toolchain docs clean
+
+help:
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: .venv/.core ## .venv with what the main job needs (PYTHON=/path/to/python reuses that interpreter's torch)
+
+.venv/.core: pyproject.toml scripts/setup_venv.sh
+	@scripts/setup_venv.sh "$(PYTHON)" core
+
+.venv/.test: pyproject.toml scripts/setup_venv.sh
+	@scripts/setup_venv.sh "$(PYTHON)" test
+
+bench: setup ## evaluate submission.py (ARGS="..." goes to eval.py)
+	@$(PY) eval.py --mode benchmark $(ARGS)
+
+lint: .venv/.test ## ruff, pyright, the layers
+	$(PY) -m ruff check .
+	$(PY) -m pyright
+	.venv/bin/lint-imports
+
+test: .venv/.test toolchain lint ## everything that CI runs
+	$(PY) scripts/bundle.py --check
+	$(PY) scripts/docs_tables.py --check
+	$(PY) -m pytest -n 2 --dist worksteal -m "not slow and not gpu" $(ARGS)
+
+submission: setup ## regenerate submission.py from kernels/
+	$(PY) scripts/bundle.py
+
+toolchain: ## clang, lld and llvm tools with gfx950
+	@scripts/toolchain.sh
+
+docs: setup ## regenerate the tables in docs/ from committed results
+	$(PY) scripts/docs_tables.py
+
+clean: ## remove the environment and caches
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
