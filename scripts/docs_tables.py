@@ -6,7 +6,8 @@ A table stands between two markers and is replaced as a whole:
     ...
     <!-- /table -->
 
-`cases` is one result, case by case; `modes` is one line per result file. `--check` changes nothing and exits 1 when a table is out of date.
+`cases` is one result, case by case; `modes` is one line per result file.
+`--check` changes nothing and exits 1 when a table is out of date.
 """
 
 import argparse
@@ -50,7 +51,8 @@ def markdown(header: list[str], rows: list[list[str]]) -> str:
 def cases_table(results: list[dict]) -> str:
     """One result: time against its floors and both verdicts, a line per case."""
     (result,) = results
-    header = ["batch x q x kv", "median us [95 %]", "mean ± err us", "measured floor us", "of floor", "format", "strict rel. L2", "official / strict", "backend"]
+    times = ["batch x q x kv", "median us [95 %]", "mean ± err us", "measured floor us", "of floor"]
+    header = [*times, "format", "strict rel. L2", "official / strict", "backend"]
     return markdown(header, [case_row(case) for case in result["cases"]]) + "\n" + footer(result)
 
 
@@ -74,10 +76,12 @@ def case_row(case: dict) -> list[str]:
 
 def footer(result: dict) -> str:
     device, score = result["device"], result.get("score") or {}
-    return (
-        f"Score ({score.get('ranking_by', '–')}): **{microseconds(score.get('value_ns'))} us**. {device['name']}, driver {device.get('driver') or '–'}, "
-        f"policy {result['policy']}, mode {result['mode']}, submission {result['submission_sha256'][:12]}, harness {result['harness_version']}.\n"
-    )
+    parts = [
+        f"{device['name']}, driver {device.get('driver') or '–'}",
+        f"policy {result['policy']}, mode {result['mode']}",
+        f"submission {result['submission_sha256'][:12]}, harness {result['harness_version']}",
+    ]
+    return f"Score ({score.get('ranking_by', '–')}): **{microseconds(score.get('value_ns'))} us**. {', '.join(parts)}.\n"
 
 
 def modes_table(results: list[dict]) -> str:
@@ -87,7 +91,9 @@ def modes_table(results: list[dict]) -> str:
         verdicts = [bool((case.get(kind) or {}).get("ok")) for case in result["cases"] for kind in ("official", "strict")]
         score = result.get("score") or {}
         passed = f"{sum(verdicts)} of {len(verdicts)}"
-        rows.append([result["mode"], result["policy"], microseconds(score.get("value_ns")), score.get("ranking_by", "–"), passed, result["device"]["name"]])
+        score_us = microseconds(score.get("value_ns"))
+        ranking, device = score.get("ranking_by", "–"), result["device"]["name"]
+        rows.append([result["mode"], result["policy"], score_us, ranking, passed, device])
     return markdown(["mode", "policy", "score us", "ranking", "verdicts passed", "device"], rows)
 
 
