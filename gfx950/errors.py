@@ -1,0 +1,70 @@
+"""What can go wrong, one class per failure: each message says what was wrong, the limit, and the remedy."""
+
+from __future__ import annotations
+
+
+class Gfx950Error(Exception):
+    """Base of every error a user of this package can cause; its text is one message without a traceback."""
+
+    template = "{reason}"
+
+    def __init__(self, **facts: object) -> None:
+        self.facts = facts
+        super().__init__(self.template.format(**facts))
+
+
+class ToolchainMissing(Gfx950Error):
+    """A program of the LLVM toolchain is not installed."""
+
+    template = (
+        "{tool} is not installed (LLVM 20 or newer is needed, it has the gfx950 target); {purpose}. "
+        "Run `make toolchain`, or set GFX950_LLVM to the folder that holds LLVM's programs"
+    )
+
+
+class ToolchainTooOld(Gfx950Error):
+    """The program found predates the gfx950 target."""
+
+    template = "{tool} is LLVM {version}, but gfx950 needs LLVM 20 or newer. Run `make toolchain`, or set GFX950_LLVM"
+
+
+class SourceMissing(Gfx950Error):
+    """The source file or code object named does not exist."""
+
+    template = "{path}: no such file"
+
+
+class CompileFailed(Gfx950Error):
+    """clang refused the source; `diagnostics` holds its output."""
+
+    template = "{source} does not compile for gfx950:\n{diagnostics}"
+
+
+class BadDefine(Gfx950Error):
+    """A macro definition is not of the form NAME or NAME=VALUE."""
+
+    template = "-D {text}: not a macro definition; write NAME or NAME=VALUE"
+
+
+class NotACodeObject(Gfx950Error):
+    """The bytes are neither an AMDGPU ELF file nor an offload bundle."""
+
+    template = "{path}: not a gfx950 code object ({reason}); give a .hip source, a linked .hsaco/.co file or a clang offload bundle"
+
+
+class Truncated(Gfx950Error):
+    """The file ends before its headers say it does."""
+
+    template = "{path}: truncated, {what} ends at byte {end} but the file has {size} bytes; copy or build it again"
+
+
+class WrongTarget(Gfx950Error):
+    """The code object is for another processor."""
+
+    template = "{path}: made for {found}, but only gfx950 is supported; compile it with --offload-arch=gfx950"
+
+
+class NoSuchKernel(Gfx950Error):
+    """No kernel, or more than one, has the name asked for."""
+
+    template = "{path}: {problem} {name!r}; kernels here: {kernels}"
