@@ -5,28 +5,20 @@ Formats: https://llvm.org/docs/AMDGPUUsage.html, sections "ELF Code Object", "Co
 
 from __future__ import annotations
 
-import ctypes
-import io
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
-import msgpack
-from elftools.common.exceptions import ELFError, ELFParseError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import NoteSection, SymbolTableSection
+from elftools.elf.sections import SymbolTableSection
 
-from . import bundle, descriptor, disassembly, lines
+from . import descriptor, disassembly, elf, lines
 from .descriptor import KernelDescriptor
 from .disassembly import CodeLine
-from .errors import NoSuchKernel, NotACodeObject, SourceMissing, Truncated, WrongTarget
+from .errors import NoSuchKernel, NotACodeObject
 from .lines import Frame, LineTable
+from .names import demangle, without_parameters
 
-ARCH = "gfx950"
-EM_AMDGPU = 224
-EF_AMDGPU_MACH = 0xFF
-MACH_NAMES = {0x2F: "gfx906", 0x30: "gfx908", 0x3F: "gfx90a", 0x40: "gfx940", 0x4B: "gfx941", 0x4C: "gfx942", 0x4F: ARCH}
-NT_AMDGPU_METADATA = 32
+SHF_ALLOC = 2
 
 
 @dataclass(frozen=True)
@@ -110,7 +102,7 @@ class Kernel:
     @property
     def matches(self) -> frozenset[str]:
         """The names a user may call it: mangled, demangled, and the latter without return type or parameters."""
-        bare = _without_parameters(self.demangled)
+        bare = without_parameters(self.demangled)
         return frozenset({self.name, self.demangled, bare, bare.split("<")[0]})
 
 
@@ -120,20 +112,22 @@ class CodeObject:
     def __init__(self, data: bytes, path: str) -> None:
         self.data = data
         self.path = path
-        self._elf = _open_elf(data, path)
+        self._elf = elf.open_elf(data, path)
         self.kernels: tuple[Kernel, ...] = tuple(self._read_kernels())
 
     @classmethod
-    def load(cls, source: str | Path | bytes) -> CodeObject:
+    def load(cls, source: str | Path | bytes, name: str | None = None) -> CodeObject:
         """From a file or its bytes: a linked ELF (.hsaco, .co), an offload bundle, or a host ELF holding .hip_fatbin.
 
+        `name` is what messages call it, by default the path.
         Raises SourceMissing, NotACodeObject, Truncated, WrongTarget (and ToolchainMissing for a compressed bundle).
         """
-        if isinstance(source, bytes):
-            data, path = source, "<bytes>"
-        else:
-            data, path = _read_file(Path(source)), str(source)
-        return cls(_unwrap(data, path), path)
+        path = name or ("<bytes>" if isinstance(source, bytes) else str(source))
+        data = source if isinstance(source, bytes) else elf.read_file(Path(source))
+        try:
+            return cls(elf.unwrap(data, path), path)
+        except elf.PARSER_ERRORS as error:
+            raise NotACodeObject(path=path, reason=f"damaged: {error or type(error).__name__}") from None
 
     def kernel(self, name: str | None = None) -> Kernel:
         """The kernel called `name` (see Kernel.matches); without a name, the only one there is. Raises NoSuchKernel."""
@@ -142,7 +136,7 @@ class CodeObject:
         if len(found) == 1:
             return found[0]
         problem = "more than one kernel matches" if found else "no kernel"
-        names = ", ".join(_without_parameters(kernel.demangled) for kernel in self.kernels) or "none"
+        names = ", ".join(without_parameters(kernel.demangled) for kernel in self.kernels) or "none"
         raise NoSuchKernel(path=self.path, problem=problem, name=name or "(unnamed)", kernels=names)
 
     @cached_property
@@ -160,17 +154,26 @@ class CodeObject:
         return lines.read_line_table(self._elf)
 
     def source_line(self, address: int) -> Frame | None:
-        """The innermost source position of the instruction at `address`; None without debug information."""
-        return self.line_table.lookup(address)
+        """Where the instruction at `address` comes from in the user's own source; None without debug information.
+
+        Code inlined from the prelude or from HIP's headers counts as the line that called it; `line_table.stack(address)`
+        tells them apart.
+        """
+        stack = self.line_table.stack(address)
+        return next((frame for frame in stack if not _is_library(frame.file)), stack[0] if stack else None)
 
     def read(self, address: int, size: int) -> bytes:
         """`size` bytes at a virtual address of the file (constants, code). Raises NotACodeObject when they are not in it."""
-        for section in self._elf.iter_sections():
-            start, kind = section["sh_addr"], section["sh_type"]
-            if section["sh_flags"] & 2 and kind != "SHT_NOBITS" and start <= address and address + size <= start + section["sh_size"]:
-                offset = section["sh_offset"] + address - start
-                return self.data[offset : offset + size]
-        raise NotACodeObject(path=self.path, reason=f"no section holds address {address:#x}")
+        section = self._section_at(address)
+        if section is None or section["sh_type"] == "SHT_NOBITS" or address + size > section["sh_addr"] + section["sh_size"]:
+            raise NotACodeObject(path=self.path, reason=f"no section holds {size} bytes at address {address:#x}")
+        offset = section["sh_offset"] + address - section["sh_addr"]
+        return self.data[offset : offset + size]
+
+    def _section_at(self, address: int):
+        """The section loaded at a virtual address, or None."""
+        loaded = (section for section in self._elf.iter_sections() if section["sh_flags"] & SHF_ALLOC)
+        return next((s for s in loaded if s["sh_addr"] <= address < s["sh_addr"] + s["sh_size"]), None)
 
     @cached_property
     def symbols(self) -> dict[str, tuple[int, int]]:
@@ -184,7 +187,7 @@ class CodeObject:
         }
 
     def _read_kernels(self):
-        metadata = {_kernel_name(entry): entry for entry in self._metadata().get("amdhsa.kernels", [])}
+        metadata = {_kernel_name(entry): entry for entry in elf.read_metadata(self._elf, self.path).get("amdhsa.kernels", [])}
         names = list(metadata) + [n[:-3] for n in self.symbols if n.endswith(".kd") and n[:-3] not in metadata]
         for name in names:
             if f"{name}.kd" not in self.symbols:
@@ -209,88 +212,13 @@ class CodeObject:
 
     def _bytes_to_next_symbol(self, address: int) -> int:
         """Hand-written objects may leave a symbol's size 0: the code then ends where the next one, or the section, begins."""
-        ends = [s["sh_addr"] + s["sh_size"] for s in self._elf.iter_sections() if s["sh_addr"] <= address < s["sh_addr"] + s["sh_size"]]
-        starts = [start for start, _ in self.symbols.values() if start > address]
-        return min([*ends, *starts], default=address) - address
-
-    def _metadata(self) -> dict[str, list[dict]]:
-        for section in self._elf.iter_sections():
-            if isinstance(section, NoteSection):
-                for note in section.iter_notes():
-                    if note["n_type"] == NT_AMDGPU_METADATA or note["n_name"] == "AMDGPU":
-                        return _undotted(_unpack(note["n_descdata"], self.path))
-        return {}
+        section = self._section_at(address)
+        end = section["sh_addr"] + section["sh_size"] if section else address
+        return min([end, *(start for start, _ in self.symbols.values() if start > address)]) - address
 
 
-def _read_file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise SourceMissing(path=path) from None
-    except OSError as error:
-        raise NotACodeObject(path=path, reason=(error.strerror or "unreadable").lower()) from None
-
-
-def _unwrap(data: bytes, path: str) -> bytes:
-    """Peel containers: an offload bundle, or a host program with one in its .hip_fatbin section."""
-    if bundle.is_bundle(data):
-        return bundle.unbundle(data, path, ARCH)
-    if data[:4] == b"\x7fELF" and data[18:20] != EM_AMDGPU.to_bytes(2, "little"):
-        section = _parse_elf(data, path).get_section_by_name(".hip_fatbin")
-        if section and bundle.is_bundle(section.data()):
-            return bundle.unbundle(section.data(), path, ARCH)
-    return data
-
-
-def _parse_elf(data: bytes, path: str) -> ELFFile:
-    if data[:4] != b"\x7fELF":
-        raise NotACodeObject(path=path, reason="an empty file" if not data else "it does not begin with an ELF header")
-    if len(data) < 64:
-        raise Truncated(path=path, what="the ELF header", end=64, size=len(data))
-    try:
-        elf = ELFFile(io.BytesIO(data))
-        _check_complete(elf, data, path)
-        return elf
-    except (ELFError, ELFParseError, UnicodeDecodeError, OverflowError, MemoryError) as error:
-        raise NotACodeObject(path=path, reason=f"damaged ELF: {error}") from None
-
-
-def _check_complete(elf: ELFFile, data: bytes, path: str) -> None:
-    table_end = elf["e_shoff"] + elf["e_shnum"] * elf["e_shentsize"]
-    if table_end > len(data):
-        raise Truncated(path=path, what="the section table", end=table_end, size=len(data))
-    for section in elf.iter_sections():
-        end = section["sh_offset"] + section["sh_size"]
-        if section["sh_type"] != "SHT_NOBITS" and end > len(data):
-            raise Truncated(path=path, what=f"section {section.name or '(unnamed)'}", end=end, size=len(data))
-
-
-def _open_elf(data: bytes, path: str) -> ELFFile:
-    elf = _parse_elf(data, path)
-    machine = elf["e_machine"]
-    if machine not in ("EM_AMDGPU", EM_AMDGPU):
-        raise WrongTarget(path=path, found=f"machine {str(machine).removeprefix('EM_')}")
-    mach = elf["e_flags"] & EF_AMDGPU_MACH
-    if MACH_NAMES.get(mach) != ARCH:
-        raise WrongTarget(path=path, found=MACH_NAMES.get(mach, f"AMDGPU machine {mach:#x}"))
-    if elf["e_type"] != "ET_DYN":
-        raise NotACodeObject(path=path, reason="an unlinked object; link it with ld.lld -shared")
-    return elf
-
-
-def _unpack(note: bytes | str, path: str) -> object:
-    raw = note if isinstance(note, bytes) else note.encode("latin-1")
-    try:
-        return msgpack.unpackb(raw, strict_map_key=False)
-    except (ValueError, msgpack.exceptions.UnpackException):
-        raise NotACodeObject(path=path, reason="its metadata note is not MessagePack (code object V2 is not supported)") from None
-
-
-def _undotted(value):
-    """The note's keys begin with a dot (.args, .offset): drop it."""
-    if isinstance(value, dict):
-        return {str(key).removeprefix("."): _undotted(item) for key, item in value.items()}
-    return [_undotted(item) for item in value] if isinstance(value, list) else value
+def _is_library(file: str) -> bool:
+    return file.startswith(f"{Path(__file__).parent}/prelude") or "/include/hip/" in file or "/lib/clang/" in file
 
 
 def _kernel_name(entry: dict) -> str:
@@ -307,43 +235,3 @@ def _kernel_arg(entry: dict) -> KernelArg:
         address_space=entry.get("address_space", ""),
         access=entry.get("actual_access", entry.get("access", "")),
     )
-
-
-def _without_parameters(demangled: str) -> str:
-    """'void add<3>(float*, int)' -> 'add<3>'."""
-    depth = 0
-    start, end = 0, len(demangled)
-    for index, char in enumerate(demangled):
-        depth += (char == "<") - (char == ">")
-        if depth == 0 and char == " ":
-            start = index + 1
-        if depth == 0 and char == "(" and not demangled.startswith("(anonymous", index):
-            end = index
-            break
-    return demangled[start:end]
-
-
-@lru_cache(maxsize=1)
-def _demangler():
-    try:
-        library = ctypes.CDLL("libstdc++.so.6")
-    except OSError:
-        return None
-    function = getattr(library, "__cxa_demangle")
-    function.restype = ctypes.c_void_p
-    return function
-
-
-@lru_cache(maxsize=4096)
-def demangle(name: str) -> str:
-    """The C++ name of an Itanium-mangled symbol, by the C++ run time's own demangler; `name` itself when it is not one."""
-    function = _demangler() if name.startswith("_Z") else None
-    if function is None:
-        return name
-    status = ctypes.c_int()
-    text = function(name.encode(), None, None, ctypes.byref(status))
-    if status.value or not text:
-        return name
-    demangled = ctypes.string_at(text).decode()
-    ctypes.CDLL(None).free(ctypes.c_void_p(text))
-    return demangled

@@ -102,7 +102,7 @@ class KernelDescriptor:
 
     @property
     def kernarg_preload_dwords(self) -> int:
-        """Kernarg words that the command processor copies into SGPRs; then code starts with a 256-byte fallback that it skips."""
+        """Kernarg words that the command processor puts into SGPRs; it then skips the first 256 bytes of code, a fallback."""
         return _bits(self.kernarg_preload, 0, 7)
 
     @property

@@ -49,7 +49,7 @@ class BadDefine(Gfx950Error):
 class NotACodeObject(Gfx950Error):
     """The bytes are neither an AMDGPU ELF file nor an offload bundle."""
 
-    template = "{path}: not a gfx950 code object ({reason}); give a .hip source, a linked .hsaco/.co file or a clang offload bundle"
+    template = "{path}: not a gfx950 code object ({reason}); give a .hip source, a linked .hsaco/.co or an offload bundle"
 
 
 class Truncated(Gfx950Error):

@@ -23,16 +23,35 @@ class Frame:
         return f"{display_path(self.file)}:{self.line}"
 
 
-class LineTable:
-    """Rows (start address, Frame or None where code has no line), sorted by address."""
+@dataclass(frozen=True)
+class InlinedCall:
+    """Code in [start, end) was inlined `depth` calls deep; `site` is where the call stands."""
 
-    def __init__(self, rows: list[tuple[int, Frame | None]]) -> None:
+    start: int
+    end: int
+    depth: int
+    site: Frame
+
+
+class LineTable:
+    """rows: (start address, Frame, or None where code has no line), sorted by address."""
+
+    def __init__(self, rows: list[tuple[int, Frame | None]], calls: list[InlinedCall]) -> None:
         self._starts = [start for start, _ in rows]
         self._frames = [frame for _, frame in rows]
+        self._calls = calls
 
     def lookup(self, address: int) -> Frame | None:
+        """The position itself, even inside an inlined function."""
         index = bisect.bisect_right(self._starts, address) - 1
         return self._frames[index] if index >= 0 else None
+
+    def stack(self, address: int) -> tuple[Frame, ...]:
+        """The position and the sites of the calls that it was inlined through, innermost first."""
+        here = self.lookup(address)
+        around = [call for call in self._calls if call.start <= address < call.end]
+        sites = [call.site for call in sorted(around, key=lambda call: -call.depth)]
+        return (here, *sites) if here else ()
 
 
 def display_path(path: str) -> str:
@@ -43,20 +62,21 @@ def display_path(path: str) -> str:
 
 def read_line_table(elf: ELFFile) -> LineTable:
     """Empty without debug information, or when it is damaged: source lines are a courtesy, never a reason to fail."""
+    rows: list[tuple[int, Frame | None]] = []
+    calls: list[InlinedCall] = []
     try:
-        if not elf.has_dwarf_info():
-            return LineTable([])
-        rows = [row for unit in elf.get_dwarf_info().iter_CUs() for row in _unit_rows(elf, unit)]
-    except (DWARFError, ELFError, KeyError, IndexError, AttributeError):
-        return LineTable([])
-    return LineTable(sorted(rows, key=lambda row: row[0]))
+        for unit in elf.get_dwarf_info().iter_CUs() if elf.has_dwarf_info() else ():
+            program = elf.get_dwarf_info().line_program_for_CU(unit)
+            if program is not None:
+                files = _file_names(program, unit)
+                rows += _unit_rows(program, files)
+                calls += _inlined_calls(unit, files)
+    except (DWARFError, ELFError, KeyError, IndexError, AttributeError, TypeError):
+        return LineTable([], [])
+    return LineTable(sorted(rows, key=lambda row: row[0]), calls)
 
 
-def _unit_rows(elf: ELFFile, unit: Any) -> Iterator[tuple[int, Frame | None]]:
-    program = elf.get_dwarf_info().line_program_for_CU(unit)
-    if program is None:
-        return
-    files = _file_names(program, unit)
+def _unit_rows(program: Any, files: dict[int, str]) -> Iterator[tuple[int, Frame | None]]:
     line = 0
     for entry in program.get_entries():
         state = entry.state
@@ -65,6 +85,44 @@ def _unit_rows(elf: ELFFile, unit: Any) -> Iterator[tuple[int, Frame | None]]:
         line = state.line or line  # line 0 marks compiler-made code: name the last line before it
         frame = None if state.end_sequence or not line else Frame(files[state.file], line)
         yield state.address, frame
+
+
+def _inlined_calls(unit: Any, files: dict[int, str]) -> Iterator[InlinedCall]:
+    pending = [(unit.get_top_DIE(), 0)]
+    while pending:
+        entry, depth = pending.pop()
+        if entry.tag == "DW_TAG_inlined_subroutine":
+            depth += 1
+            site = Frame(files[_number(entry, "DW_AT_call_file")], _number(entry, "DW_AT_call_line"))
+            yield from (InlinedCall(start, end, depth, site) for start, end in _address_ranges(unit, entry))
+        pending += [(child, depth) for child in entry.iter_children()]
+
+
+def _number(entry: Any, attribute: str) -> int:
+    return entry.attributes[attribute].value
+
+
+def _address_ranges(unit: Any, entry: Any) -> list[tuple[int, int]]:
+    if "DW_AT_ranges" in entry.attributes:
+        base = unit.get_top_DIE().attributes.get("DW_AT_low_pc")
+        listed = unit.dwarfinfo.range_lists().get_range_list_at_offset(_number(entry, "DW_AT_ranges"), cu=unit)
+        return _absolute(listed, base.value if base else 0)
+    if "DW_AT_low_pc" not in entry.attributes:
+        return []
+    start, high = _number(entry, "DW_AT_low_pc"), entry.attributes["DW_AT_high_pc"]
+    is_address = high.form in ("DW_FORM_addr", "DW_FORM_addrx")
+    return [(start, high.value if is_address else start + high.value)]
+
+
+def _absolute(listed: Any, base: int) -> list[tuple[int, int]]:
+    ranges = []
+    for item in listed:
+        if hasattr(item, "base_address"):
+            base = item.base_address
+        else:
+            offset = 0 if item.is_absolute else base
+            ranges.append((offset + item.begin_offset, offset + item.end_offset))
+    return ranges
 
 
 def _file_names(program: Any, unit: Any) -> dict[int, str]:

@@ -17,6 +17,7 @@ from .tools import Tool, cache_dir, find_tool
 ARCH = "gfx950"
 PACKAGE_DIR = Path(__file__).parent
 PRELUDE = PACKAGE_DIR / "prelude.h"
+INCLUDE_DIR = PACKAGE_DIR / "include"
 
 Defines = Mapping[str, object] | Sequence[str]
 
@@ -27,27 +28,27 @@ def compile_hip(
     defines: Defines = (),
     flags: Sequence[str] = (),
     include_dirs: Sequence[str | Path] = (),
-    hip_include: str | Path | None = None,
+    rocm_path: str | Path | None = None,
 ) -> CodeObject:
     """Compile HIP to a gfx950 code object with line tables; results are cached by content.
 
     source: path of a .hip file, or HIP text (a string with a newline in it).
     defines: {"TILE": 32, "FAST": None} or ["TILE=32", "FAST"].
     flags: further clang flags, after the standard ones (so "-O1" wins over -O3).
-    hip_include: folder holding hip/hip_runtime.h (ROCm's, or triton's backends/amd/include): compile against those headers
-    instead of this package's prelude.
+    rocm_path: folder holding include/hip (/opt/rocm, or backends/amd of the triton wheel): compile against those headers,
+    and link the device libraries found there, instead of this package's prelude.
     Raises SourceMissing, BadDefine, CompileFailed, ToolchainMissing, ToolchainTooOld.
     """
     clang = find_tool("clang", "it compiles HIP for gfx950")
     path = _source_path(source)
-    options = [*_standard_flags(clang, hip_include), *_define_flags(defines), *flags]
+    options = [*_standard_flags(clang, rocm_path), *_define_flags(defines), *flags]
     options += [f"-I{Path(folder).resolve()}" for folder in include_dirs]
     preprocessed = _run_clang(clang, [*options, "-E", str(path)], path)
     key = _digest(clang.version, *options, preprocessed)
     binary = cache_dir() / f"{path.stem}-{key}.hsaco"
     if not binary.exists():
         _build(clang, [*options, str(path)], path, binary)
-    return CodeObject.load(binary)
+    return CodeObject.load(binary, name=str(path))
 
 
 def _source_path(source: str | Path) -> Path:
@@ -63,12 +64,29 @@ def _source_path(source: str | Path) -> Path:
     return path
 
 
-def _standard_flags(clang: Tool, hip_include: str | Path | None) -> list[str]:
+def _standard_flags(clang: Tool, rocm_path: str | Path | None) -> list[str]:
     flags = ["-x", "hip", "--cuda-device-only", f"--offload-arch={ARCH}", "-nogpulib", "-O3", "-std=c++20"]
     flags += ["-gline-tables-only", "-fuse-cuid=none", "--no-gpu-bundle-output"]
-    if hip_include is None:
-        return [*flags, "-nogpuinc", f"-I{PACKAGE_DIR / 'include'}", "-include", str(PRELUDE)]
-    return [*flags, "-nogpuinc", f"-I{Path(hip_include).resolve()}", "-include", "hip/hip_runtime.h"]
+    if rocm_path is None:
+        return [*flags, "-nogpuinc", f"-I{INCLUDE_DIR}", "-include", str(PRELUDE)]
+    return [*flags, *_rocm_flags(clang, Path(rocm_path).resolve())]
+
+
+def _rocm_flags(clang: Tool, rocm: Path) -> list[str]:
+    """ROCm's headers and its ocml/ockl bitcode, wherever of the two usual places that lies."""
+    if not (rocm / "include" / "hip" / "hip_runtime.h").is_file():
+        raise SourceMissing(path=rocm / "include" / "hip" / "hip_runtime.h")
+    # Named one by one, as clang itself would after finding a ROCm installation; a bare folder of headers is not one.
+    clang_headers = _run_clang(clang, ["-print-resource-dir"], rocm).strip() + "/include"
+    flags = ["-nogpuinc", "-isystem", f"{clang_headers}/cuda_wrappers", f"-I{rocm / 'include'}"]
+    for header in ("__clang_hip_runtime_wrapper.h", "hip/hip_runtime.h", str(INCLUDE_DIR / "device_library_options.h")):
+        flags += ["-include", header]
+    for name in ("ocml.bc", "ockl.bc"):
+        for folder in (rocm / "amdgcn" / "bitcode", rocm / "lib"):
+            if (folder / name).is_file():
+                flags += ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(folder / name)]
+                break
+    return flags
 
 
 def _define_flags(defines: Defines) -> list[str]:

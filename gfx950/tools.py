@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from .errors import ToolchainMissing, ToolchainTooOld
@@ -49,7 +49,7 @@ def find_tool(name: str, purpose: str) -> Tool:
     return _find_tool(name, purpose, os.environ.get("GFX950_LLVM", ""), os.environ.get("PATH", ""))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _find_tool(name: str, purpose: str, llvm_dir: str, path: str) -> Tool:
     too_old: Tool | None = None
     for command in _candidates(name, llvm_dir, path):
