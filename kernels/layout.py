@@ -1,0 +1,54 @@
+"""Sizes of the mixed-MLA problem, the shape that dispatch looks up, and the key under which a plan is cached."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+
+QK_DIM = 576  # one KV row: 512 latent values (also V) and 64 rotary ones
+V_DIM = 512
+
+# (q, kv_data, qo_indptr, kv_indptr, config) as task.py describes it.
+Data = tuple[torch.Tensor, dict[str, Any], torch.Tensor, torch.Tensor, dict[str, Any]]
+
+
+class Shape(NamedTuple):
+    """What dispatch knows of a case. `q_len` and `kv_len` are the longest of their batch."""
+
+    batch: int
+    q_len: int
+    kv_len: int
+    heads: int
+
+    @property
+    def rows(self) -> int:
+        """Query rows that share one sequence's KV."""
+        return self.q_len * self.heads
+
+    def distance(self, other: Shape) -> float:
+        """Sum of |log2| ratios: 1.0 is one factor of two in one dimension."""
+        return sum(abs(math.log2(max(mine, 1) / max(theirs, 1))) for mine, theirs in zip(self, other, strict=True))
+
+
+def shape_of(data: Data) -> Shape:
+    q, _, _, kv_indptr, config = data
+    return Shape(kv_indptr.numel() - 1, int(config["q_seq_len"]), int(config["kv_seq_len"]), q.shape[1])
+
+
+def tensor_key(tensor: torch.Tensor) -> tuple:
+    """Everything but the contents and the exact address: compiled kernels may assume 16-byte alignment."""
+    return tensor.dtype, tensor.shape, tensor.stride(), tensor.data_ptr() & 15
+
+
+def plan_key(data: Data) -> tuple:
+    """Two inputs with equal keys may share a plan.
+
+    The contents of the indptr tensors are absent because no plan reads them: kernels read them at every call.
+    """
+    q, kv_data, qo_indptr, kv_indptr, config = data
+    fp8, fp8_scale = kv_data["fp8"]
+    fp4, fp4_scale = kv_data["mxfp4"]
+    tensors = (q, kv_data["bf16"], fp8, fp8_scale, fp4, fp4_scale, qo_indptr, kv_indptr)
+    return q.device, config["q_seq_len"], config["kv_seq_len"], config["sm_scale"], *map(tensor_key, tensors)
