@@ -128,7 +128,7 @@ LENGTHS = (100, 7, 256)
 
 
 def paged_cache(rng: torch.Generator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """kv [pages, PAGE_SIZE, LATENT + ROPE] bf16, NaN where unused; shuffled pages [batch, max_pages] and lengths [batch] int32."""
+    """kv [pages, PAGE_SIZE, LATENT + ROPE] bf16, NaN where unused; shuffled pages [batch, max_pages], lengths [batch] int32."""
     max_pages = max(LENGTHS) // PAGE_SIZE
     pages = torch.randperm(len(LENGTHS) * max_pages, generator=rng).reshape(len(LENGTHS), max_pages).to(torch.int32)
     kv = torch.full((pages.numel(), PAGE_SIZE, LATENT + ROPE), torch.nan)

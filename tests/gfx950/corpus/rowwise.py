@@ -182,7 +182,8 @@ def scan_case(op: str, axis: int, dtype: torch.dtype = torch.float32, m: int = 3
     return Case(name, scan, problem, constants, num_warps, {}, "lane shifts under partial EXEC, carries through LDS", slow)
 
 
-def softmax_case(name: str, m: int, n: int, dtype: torch.dtype, block: tuple[int, int], num_warps: int, slow: bool = False) -> Case:
+def softmax_case(name: str, m: int, n: int, dtype: torch.dtype, block: tuple[int, int], num_warps: int,
+                 slow: bool = False) -> Case:  # fmt: skip
     constants = {"BLOCK_M": block[0], "BLOCK_N": block[1]}
     problem = softmax_problem(m, n, dtype, block[0])
     return Case(f"softmax-{name}", softmax, problem, constants, num_warps, pins="exp2, division, row reductions", slow=slow)
