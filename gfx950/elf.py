@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
-from elftools.common.exceptions import ELFError, ELFParseError
+from elftools.common.exceptions import DWARFError, ELFError, ELFParseError
 from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
@@ -23,8 +23,8 @@ MACH_NAMES = {0x2F: "gfx906", 0x30: "gfx908", 0x3F: "gfx90a", 0x40: "gfx940", 0x
 NT_AMDGPU_METADATA = 32
 # What pyelftools and the readers below raise on bytes that make no sense.
 PARSER_ERRORS = (
-    ELFError, ELFParseError, ConstructError, struct.error, ValueError, KeyError, IndexError, TypeError, AttributeError,
-    AssertionError, OverflowError, MemoryError, RecursionError,
+    ELFError, ELFParseError, DWARFError, ConstructError, struct.error, ValueError, KeyError, IndexError, TypeError,
+    AttributeError, AssertionError, OverflowError, MemoryError, RecursionError,
 )  # fmt: skip
 
 

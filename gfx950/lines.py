@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from elftools.common.exceptions import DWARFError, ELFError
 from elftools.elf.elffile import ELFFile
+
+from .elf import PARSER_ERRORS
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def read_line_table(elf: ELFFile) -> LineTable:
                 files = _file_names(program, unit)
                 rows += _unit_rows(program, files)
                 calls += _inlined_calls(unit, files)
-    except (DWARFError, ELFError, KeyError, IndexError, AttributeError, TypeError):
+    except PARSER_ERRORS:
         return LineTable([], [])
     return LineTable(sorted(rows, key=lambda row: row[0]), calls)
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import ctypes
 from functools import lru_cache
 
+_ANONYMOUS = "(anonymous namespace)"
+
 
 def without_parameters(demangled: str) -> str:
     """'void add<3>(float*, int)' -> 'add<3>'."""
-    depth = 0
-    start, end = 0, len(demangled)
-    for index, char in enumerate(demangled):
+    name = demangled.replace(_ANONYMOUS, "\0")
+    depth, start, end = 0, 0, len(name)
+    for index, char in enumerate(name):
         depth += (char == "<") - (char == ">")
         if depth == 0 and char == " ":
             start = index + 1
-        if depth == 0 and char == "(" and not demangled.startswith("(anonymous", index):
+        if depth == 0 and char == "(":
             end = index
             break
-    return demangled[start:end]
+    return name[start:end].replace("\0", _ANONYMOUS)
 
 
 @lru_cache(maxsize=1)
