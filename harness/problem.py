@@ -92,10 +92,7 @@ class Problem:
 
     def _raise_if_gpu_is_missing(self, hook: str, fault: Exception) -> None:
         if gpu_is_missing(fault):
-            raise NeedsGpuError(
-                f"{self.name}: {hook} asks for a GPU and this machine has none ({describe(fault)}); run it on a machine with "
-                "one, or let reference.py choose its device by torch.cuda.is_available()"
-            ) from fault
+            raise NeedsGpuError(_gpu_message(self.name, hook, fault)) from fault
 
 
 def load_problem(directory: Path) -> Problem:
@@ -108,9 +105,7 @@ def load_problem(directory: Path) -> Problem:
                            "a problem is a folder with a task.yml")  # fmt: skip
     task = load_task_file(directory / "task.yml")
     _refuse_unsupported(directory, task)
-    sources = {
-        name: _existing(directory, "files", name, source) for name, source in task.files.items() if source != SUBMISSION
-    }
+    sources = _existing(directory, "files", {name: source for name, source in task.files.items() if source != SUBMISSION})
     submission_name = next(name for name, source in task.files.items() if source == SUBMISSION)
     return _load(directory, task, sources, submission_name, _default_submission(directory, task, submission_name))
 
@@ -151,16 +146,28 @@ def gpu_is_missing(fault: Exception) -> bool:
 
 
 def describe(fault: BaseException) -> str:
-    """An exception of someone else's code on one line: type, message, and the innermost line that is theirs."""
+    """An exception of a problem's code on one line: type, message and place."""
+    message = " ".join(str(fault).split())
+    place = _place(fault)
+    return f"{type(fault).__name__}{': ' + message if message else ''}{f' ({place})' if place else ''}"
+
+
+def _place(fault: BaseException) -> str:
+    """The innermost line of an exception's traceback that is neither a library's nor the harness's own."""
     here = str(Path(__file__).parent)
     frames = [
         frame
         for frame in traceback.extract_tb(fault.__traceback__)
-        if "site-packages" not in frame.filename and not frame.filename.startswith(here)
+        if "site-packages" not in frame.filename and not frame.filename.startswith((here, "<frozen"))
     ]
-    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    message = " ".join(str(fault).split())
-    return f"{type(fault).__name__}{': ' + message if message else ''}{place}"
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+
+
+def _gpu_message(name: str, who: str, fault: BaseException) -> str:
+    return (
+        f"{name}: {who} asks for a GPU ({_place(fault)}) and this machine has none; run it on a machine with one, "
+        "or let reference.py choose its device by torch.cuda.is_available()"
+    )
 
 
 def _load(
@@ -192,7 +199,7 @@ def _import_reference(name: str, staged: Path) -> ModuleType:
         reference = ModuleSpace(staged).load("reference")
     except Exception as fault:
         if gpu_is_missing(fault):
-            raise NeedsGpuError(f"{name}: reference.py asks for a GPU and this machine has none: {describe(fault)}") from fault
+            raise NeedsGpuError(_gpu_message(name, "reference.py", fault)) from fault
         raise ProblemError(f"{name}: reference.py cannot be imported: {describe(fault)}") from fault
     for hook in ("generate_input", "check_implementation"):
         if not isinstance(getattr(reference, hook, None), Callable):
@@ -207,18 +214,18 @@ def _refuse_unsupported(directory: Path, task: TaskFile) -> None:
         raise ProblemError(f"{directory}: a multi_gpu task; only tasks of one GPU can be run here")
 
 
-def _existing(directory: Path, key: str, name: str, source: str) -> Path:
-    path = directory / source
-    if not path.is_file():
-        raise ProblemError(f"{directory / 'task.yml'}: {key}: {name} comes from {source}, which does not exist ({path})")
-    return path
+def _existing(directory: Path, key: str, sources: dict[str, str]) -> dict[str, Path]:
+    missing = [f"{name} (from {source})" for name, source in sources.items() if not (directory / source).is_file()]
+    if missing:
+        raise ProblemError(f"{directory / 'task.yml'}: {key}: these files do not exist: {', '.join(missing)}")
+    return {name: directory / source for name, source in sources.items()}
 
 
 def _default_submission(directory: Path, task: TaskFile, submission_name: str) -> Path | None:
     if (directory / submission_name).is_file():
         return directory / submission_name
-    templates = [(kind, source) for kind, source in task.templates.items() if source.endswith(".py")]
-    return _existing(directory, "templates", *templates[0]) if templates else None
+    templates = {kind: source for kind, source in task.templates.items() if source.endswith(".py")}
+    return next(iter(_existing(directory, "templates", templates).values()), None)
 
 
 def _name(directory: Path, default_submission: Path | None) -> str:

@@ -1,0 +1,4 @@
+import torch
+
+input_t = torch.Tensor  # fp32 [n]
+output_t = torch.Tensor  # fp32 [] : the sum
