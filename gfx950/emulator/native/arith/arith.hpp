@@ -36,7 +36,8 @@ struct Modifiers {
 };
 
 // How a source operand reads constants: 1.0 as an inline constant is 0x3c00 for F16, 0x3f800000 for B32 ...
-enum class SrcType : uint8_t { None, B16, F16, BF16, B32, F32, B64, F64, PackedB16, PackedF16, PackedBF16, PackedF32, Wide };
+// Mix: F16 if the op_sel_hi bit of the source is set, else F32 (v_fma_mix*).
+enum class SrcType : uint8_t { None, B16, F16, BF16, B32, F32, B64, F64, PackedB16, PackedF16, PackedBF16, PackedF32, Wide, Mix };
 
 enum class Kind : uint8_t {
   Lane,     // d = f(s0, s1, s2)
