@@ -178,13 +178,13 @@ class CodeObject:
     @cached_property
     def symbols(self) -> dict[str, tuple[int, int]]:
         """name -> (virtual address, size in bytes)."""
-        tables = [section for section in self._elf.iter_sections() if isinstance(section, SymbolTableSection)]
-        return {
-            symbol.name: (symbol["st_value"], symbol["st_size"])
-            for table in tables
-            for symbol in table.iter_symbols()
-            if symbol.name and symbol["st_shndx"] not in ("SHN_UNDEF", "SHN_ABS")
-        }
+        return {symbol.name: (symbol["st_value"], symbol["st_size"]) for symbol in self._defined_symbols()}
+
+    def _defined_symbols(self):
+        for section in self._elf.iter_sections():
+            if isinstance(section, SymbolTableSection):
+                named = (symbol for symbol in section.iter_symbols() if symbol.name)
+                yield from (symbol for symbol in named if symbol["st_shndx"] not in ("SHN_UNDEF", "SHN_ABS"))
 
     def _read_kernels(self):
         metadata = {_kernel_name(entry): entry for entry in elf.read_metadata(self._elf, self.path).get("amdhsa.kernels", [])}
@@ -198,7 +198,7 @@ class CodeObject:
         at = self.symbols[f"{name}.kd"][0]
         described = KernelDescriptor.parse(self.read(at, descriptor.SIZE))
         address = at + described.kernel_code_entry_byte_offset
-        size = self.symbols.get(name, (address, 0))[1] or self._bytes_to_next_symbol(address)
+        size = self.symbols.get(name, (address, 0))[1] or self._bytes_to_next_function(address)
         args = entry.get("args")
         return Kernel(
             name=name,
@@ -210,11 +210,15 @@ class CodeObject:
             metadata=entry,
         )
 
-    def _bytes_to_next_symbol(self, address: int) -> int:
-        """Hand-written objects may leave a symbol's size 0: the code then ends where the next one, or the section, begins."""
+    def _bytes_to_next_function(self, address: int) -> int:
+        """Hand-written objects leave a symbol's size 0: the code then ends where the next function, or the section, begins.
+
+        Labels do not end it.
+        """
         section = self._section_at(address)
         end = section["sh_addr"] + section["sh_size"] if section else address
-        return min([end, *(start for start, _ in self.symbols.values() if start > address)]) - address
+        functions = [s["st_value"] for s in self._defined_symbols() if s["st_info"]["type"] == "STT_FUNC"]
+        return min([end, *(start for start in functions if start > address)]) - address
 
 
 def _is_library(file: str) -> bool:

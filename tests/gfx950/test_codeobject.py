@@ -147,6 +147,56 @@ def test_any_descriptor_words_place_registers_without_overlap(words):
     assert all(a + n <= b for (a, n), (b, _) in itertools.pairwise(user))
 
 
+HAND_WRITTEN = """\
+.amdgcn_target "amdgcn-amd-amdhsa--gfx950"
+.text
+.globl first
+.p2align 8
+.type first,@function
+first:
+  s_mov_b32 s0, 3
+loop:
+  s_sub_u32 s0, s0, 1
+  s_cbranch_scc0 loop
+  s_endpgm
+.globl second
+.p2align 8
+.type second,@function
+second:
+  s_endpgm
+.rodata
+.p2align 6
+.amdhsa_kernel first
+  .amdhsa_next_free_vgpr 8
+  .amdhsa_next_free_sgpr 8
+  .amdhsa_accum_offset 8
+.end_amdhsa_kernel
+.amdhsa_kernel second
+  .amdhsa_next_free_vgpr 8
+  .amdhsa_next_free_sgpr 8
+  .amdhsa_accum_offset 8
+.end_amdhsa_kernel
+"""
+
+
+def test_hand_written_code_without_symbol_sizes_and_metadata(tmp_path):
+    """Labels inside do not end a kernel; without a metadata note the descriptors say what there is."""
+    (tmp_path / "k.s").write_text(HAND_WRITTEN)
+    clang = find_tool("clang", "tests")
+    target = ["-target", "amdgcn-amd-amdhsa", "-mcpu=gfx950", "-nogpulib"]
+    subprocess.run([*clang.command, *target, "k.s", "-o", "k.co"], check=True, cwd=tmp_path)
+    code = CodeObject.load(tmp_path / "k.co")
+    assert [line.mnemonic for line in code.kernel_code(code.kernel("first"))][:4] == [
+        "s_mov_b32",
+        "s_sub_u32",
+        "s_cbranch_scc0",
+        "s_endpgm",
+    ]
+    assert code.kernel("second").address == code.kernel("first").address + code.kernel("first").code_bytes
+    assert code.kernel("first").vgpr_count == 8
+    assert code.kernel("first").args == ()
+
+
 # --- containers
 
 
