@@ -9,7 +9,11 @@ _KNOWN = {"leaderboard": "leaderboard", "gpu": "gpu", "gpus": "gpu"}
 
 
 class DirectiveError(PopcornError):
-    """A directive is unknown, repeated or has the wrong number of values; the message names the line."""
+    """A directive is unknown, repeated or has the wrong number of values; `line` counts from 1."""
+
+    def __init__(self, source: str, line: int, message: str):
+        super().__init__(f"{source}, line {line}: {message}")
+        self.line = line
 
 
 @dataclass(frozen=True)
@@ -31,18 +35,18 @@ def parse_directives(code: str, source: str = "submission.py") -> Directives:
             break
         words = line.split()
         if words[0] in _MARKS:
-            name, value = _parse(words, f"{source}, line {number}")
+            name, value = _parse(words, source, number)
             if name in found:
-                raise DirectiveError(f"{source}, line {number}: a second {name} directive; keep one")
+                raise DirectiveError(source, number, f"a second {name} directive; keep one")
             found[name] = value
     return Directives(**found)
 
 
-def _parse(words: list[str], place: str) -> tuple[str, str]:
+def _parse(words: list[str], source: str, line: int) -> tuple[str, str]:
     name = _KNOWN.get(words[1].lower()) if len(words) > 1 else None
     if name is None:
         shown = words[1] if len(words) > 1 else "nothing"
-        raise DirectiveError(f"{place}: {shown!r} is not a directive; known are `leaderboard NAME` and `gpu NAME`")
+        raise DirectiveError(source, line, f"{shown!r} is not a directive; known are `leaderboard NAME` and `gpu NAME`")
     if len(words) != 3:
-        raise DirectiveError(f"{place}: the {name} directive takes one name, not {len(words) - 2}")
+        raise DirectiveError(source, line, f"the {name} directive takes one name, not {len(words) - 2}")
     return name, words[2]
