@@ -1,0 +1,180 @@
+"""The command line: options to a Request, a Result to an exit code."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from harness import policies
+from harness.devices import describe_device, select_device
+from harness.errors import Exit, HarnessError, SubmissionNotLoaded, UsageError
+from harness.observer import Observers, Progress
+from harness.problem import Problem, load_problem
+from harness.referee import Request, evaluate
+from harness.render_plain import PlainRenderer
+from harness.result import Device, Result, write_result
+from popcorn.cases import Case, CaseError, parse_cases
+from popcorn.errors import PopcornError
+
+ROOT = Path(__file__).parent.parent
+MODES = ("test", "benchmark", "leaderboard", "profile")
+BACKENDS = ("auto", "torch", "triton", "cuda", "hip", "aiter")
+POLICIES = ("robust", "official")
+DEFAULT_TIMEOUT_S = 300.0
+EPILOG = """examples:
+  eval.py --mode benchmark                                  the smoke cases on a CPU, the official ones on a GPU
+  eval.py --mode test --cases official
+  eval.py --mode benchmark --cases "batchsize: 4; qseqlen: 1; kvseqlen: 1024; seed: 1" --json out.json
+  eval.py --mode leaderboard --policy official --problem path/to/problem
+
+exit codes: 0 every verdict passes, 112 a verdict fails, 113 bad cases, 110 device error, 114 timeout, 2 usage,
+3 the submission cannot be loaded, 5 a time below the physical floor, 130 interrupted (what was measured is kept)
+"""
+
+
+class JsonWriter:
+    """Writes the Result when it begins, after every case, and at the end."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    def started(self, result: Result) -> None:
+        write_result(result, self._path)
+
+    def progress(self, progress: Progress) -> None:
+        pass
+
+    def case_done(self, result: Result) -> None:
+        write_result(result, self._path)
+
+    def finished(self, result: Result) -> None:
+        write_result(result, self._path)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options, as --help shows them."""
+    made = argparse.ArgumentParser(
+        prog="eval.py",
+        description="Evaluate a submission: verdicts, times, distance from the floors.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("--mode", choices=MODES, default="benchmark", help="default: benchmark")
+    add("--problem", type=Path, default=ROOT / "configs", metavar="DIR", help="a popcorn problem folder; default: mixed MLA")
+    add("--submission", type=Path, metavar="FILE", help="default: the problem's own submission.py or template")
+    add("--cases", metavar="SET", help='official, smoke, a case file, or "key: value; ..."')
+    add("--policy", choices=POLICIES, default="robust", help="rules of measurement; default: robust")
+    add("--budget-s", type=_positive, metavar="S", help="robust: wall time to sample one case")
+    add("--backend", choices=BACKENDS, default="auto", help="force one of the submission's backends")
+    add("--json", type=Path, metavar="FILE", help="write the Result here, again after every case")
+    add("--device", metavar="D", help="cpu, cuda or cuda:N; default: the first GPU, else the CPU")
+    add("--timeout-s", type=_positive, default=DEFAULT_TIMEOUT_S, metavar="S", help="limit per case; default: %(default)g")
+    add("--seed", type=int, metavar="N", help="secret seed, combined with every case's own")
+    add("--no-color", action="store_true", help="no colour (NO_COLOR works too)")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line; the exit code. A user's mistake is one line on stderr."""
+    options = parser().parse_args(argv)
+    try:
+        return run(options, ("eval.py", *argv))
+    except SubmissionNotLoaded as error:
+        return _report(str(error), error.exit_code, error.detail)
+    except HarnessError as error:
+        return _report(str(error), error.exit_code)
+    except CaseError as error:
+        return _report(str(error), Exit.BAD_CASES)
+    except PopcornError as error:
+        return _report(str(error), Exit.USAGE)
+    except KeyboardInterrupt:
+        return _report("interrupted", Exit.INTERRUPTED)
+
+
+def _report(message: str, code: Exit, detail: str = "") -> int:
+    print(f"error: {message}", *([detail] if detail else []), sep="\n", file=sys.stderr)
+    return int(code)
+
+
+def run(options: argparse.Namespace, command: tuple[str, ...]) -> int:
+    """Evaluate as `options` say; the exit code."""
+    device = select_device(options.device)
+    about = describe_device(device)
+    problem = load_problem(options.problem)
+    cases_from, cases = choose_cases(options.cases, problem, options.mode, about)
+    policy = _policy(options, about)
+    request = Request(
+        problem=problem,
+        submission=_submission(options.submission, problem),
+        mode=options.mode,
+        cases=tuple(case.with_seed(options.seed) for case in cases),
+        cases_from=cases_from,
+        policy=policy,
+        device=device,
+        backend=options.backend,
+        timeout_s=options.timeout_s,
+        command=command,
+    )
+    writers = [JsonWriter(_writable(options.json))] if options.json else []
+    result = evaluate(request, Observers(PlainRenderer(), *writers))
+    return int(result.exit_code)
+
+
+def choose_cases(wanted: str | None, problem: Problem, mode: str, device: Device) -> tuple[str, tuple[Case, ...]]:
+    """Where the cases come from, and the cases. Raises UsageError, or CaseError naming the line."""
+    smoke = problem.directory / "cases" / "smoke.txt"
+    if wanted is None:
+        wanted = "smoke" if device.kind == "cpu" and smoke.is_file() else "official"
+        if wanted == "smoke":
+            print("These are the smoke cases, sized for a CPU; --cases official runs the official ones.")
+    if wanted == "official":
+        cases = problem.task.cases("test" if mode == "test" else "benchmark")
+        if not cases:
+            raise UsageError(f"{problem.directory}: task.yml has no cases for mode {mode}; give --cases FILE")
+        return "official", cases
+    if ":" in wanted and not Path(wanted).is_file():
+        return "command line", tuple(parse_cases(wanted, "--cases"))
+    return _cases_of_file(smoke if wanted == "smoke" else Path(wanted), wanted)
+
+
+def _cases_of_file(path: Path, wanted: str) -> tuple[str, tuple[Case, ...]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UsageError(f'--cases {wanted}: {path}: {reason}; use official, smoke, a file, or "key: value; ..."') from None
+    cases = parse_cases(text, str(path))
+    if not cases:
+        raise CaseError(f"{path}: holds no case; one a line, `key: value; key: value`")
+    return wanted if wanted == "smoke" else path.name, tuple(cases)
+
+
+def _policy(options: argparse.Namespace, device: Device) -> policies.Policy:
+    if options.policy == "official":
+        if options.budget_s:
+            raise UsageError("--budget-s belongs to --policy robust; the official rules have their own limits")
+        return policies.official(options.mode, device)
+    return policies.robust(options.mode, device, options.budget_s)
+
+
+def _submission(wanted: Path | None, problem: Problem) -> Path:
+    path = wanted or problem.default_submission
+    if path is None:
+        raise SubmissionNotLoaded(f"{problem.directory}: has no submission.py and no template; give --submission FILE")
+    if not path.is_file():
+        raise SubmissionNotLoaded(f"{path}: no such submission file; --submission FILE names another")
+    return path
+
+
+def _writable(path: Path) -> Path:
+    if not path.parent.is_dir() or path.is_dir():
+        raise UsageError(f"--json {path}: not a file in an existing folder")
+    return path
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value

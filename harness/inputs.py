@@ -1,0 +1,99 @@
+"""The referee's input buffers: filled by the problem's generator, lent to workers, never taken back from them.
+
+On a CPU the buffers are memory files. The referee maps them shared; a worker maps them privately, so its writes never
+reach the referee and one copy serves both. On a GPU the buffers lie in a memory pool of their own and are lent by
+IPC handle; the referee keeps the generator's own tensors apart and judges with those.
+"""
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness import memory
+from harness.codec import decode, encode
+
+
+@dataclass
+class _Buffer:
+    """A storage that workers may map: through `fd` if it is a memory file, else by device IPC.
+
+    `device` is where the worker wants it: a memory file that belongs to a GPU is copied there by the worker.
+    """
+
+    storage: torch.UntypedStorage
+    device: torch.device
+    fd: int | None
+
+    def describe(self) -> dict[str, Any]:
+        entry = {"device": str(self.device), "nbytes": self.storage.nbytes(), "memory": "memfd"}
+        if self.fd is None:  # every handle may be opened once, so each loan makes its own
+            entry |= {"memory": "ipc", "handle": memory.export_device_storage(self.storage)}
+        return entry
+
+
+class InputBuffers:
+    """The inputs of one case. `value` is what the referee judges with.
+
+    `device_ipc` says whether device memory can be lent; if not, it goes through memory files and is copied.
+    """
+
+    def __init__(self, device_ipc: bool = True):
+        self.value: Any = None
+        self._device_ipc = device_ipc
+        self._tree: Any = None
+        self._buffers: list[_Buffer] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(buffer.storage.nbytes() for buffer in self._buffers)
+
+    def fill(self, generate: Callable[[], Any]) -> bool:
+        """Fill the buffers with what `generate` returns; True if the layout is the old one: workers need only REFRESH.
+
+        Host storages are moved one by one, so the peak is the inputs once and their largest storage again.
+        """
+        self.value = None
+        encoded = encode(generate())
+        storages, sizes = encoded.storages, [storage.nbytes() for storage in encoded.storages]
+        same = encoded.tree == self._tree and sizes == [buffer.storage.nbytes() for buffer in self._buffers]
+        if not same:
+            self.close()
+        for index in range(len(storages)):
+            if not same:
+                self._buffers.append(self._allocate(sizes[index], storages[index].device))
+            buffer = self._buffers[index].storage
+            buffer.copy_(storages[index])
+            if storages[index].device.type == "cpu":
+                storages[index] = buffer
+        self._tree, self.value = encoded.tree, decode(encoded.tree, storages)
+        return same
+
+    def lend(self) -> tuple[dict[str, Any], tuple[int, ...]]:
+        """The fields of a MAP request, and the descriptors that go with it."""
+        fields = {"tree": self._tree, "storages": [buffer.describe() for buffer in self._buffers]}
+        return fields, tuple(buffer.fd for buffer in self._buffers if buffer.fd is not None)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for buffer in self._buffers:
+            if buffer.fd is not None:
+                os.close(buffer.fd)
+        self._buffers, self.value = [], None
+
+    def _allocate(self, nbytes: int, device: torch.device) -> _Buffer:
+        if device.type == "cuda" and self._device_ipc and nbytes:
+            with torch.cuda.use_mem_pool(_lending_pool()):
+                return _Buffer(torch.UntypedStorage(nbytes, device=device), device, None)
+        fd = memory.create_memfd("kernelproof-input", nbytes)
+        return _Buffer(memory.map_shared(fd, nbytes), device, fd)
+
+
+@functools.cache
+def _lending_pool() -> torch.cuda.MemPool:
+    """An IPC handle opens the whole segment around a storage: in this pool only lent storages lie."""
+    return torch.cuda.MemPool()

@@ -1,0 +1,42 @@
+"""Memory that two processes see: memfd on the host, IPC handles of device memory."""
+
+import mmap
+import os
+
+import torch
+
+
+def create_memfd(name: str, nbytes: int) -> int:
+    """A new anonymous memory file of `nbytes` (at least one page, so that it can be mapped)."""
+    fd = os.memfd_create(name)
+    os.ftruncate(fd, max(nbytes, mmap.PAGESIZE))
+    return fd
+
+
+def map_shared(fd: int, nbytes: int) -> torch.UntypedStorage:
+    """A host storage whose bytes are the file's: writes are seen by everybody who mapped it."""
+    return _storage(mmap.mmap(fd, max(nbytes, mmap.PAGESIZE), mmap.MAP_SHARED), nbytes)
+
+
+def map_private(fd: int, nbytes: int) -> tuple[torch.UntypedStorage, mmap.mmap]:
+    """A host storage that reads the file and keeps its writes to itself (copy on write), and its mapping."""
+    mapping = mmap.mmap(fd, max(nbytes, mmap.PAGESIZE), mmap.MAP_PRIVATE)
+    return _storage(mapping, nbytes), mapping
+
+
+def _storage(mapping: mmap.mmap, nbytes: int) -> torch.UntypedStorage:
+    """The first `nbytes` of a mapping, which the storage keeps alive."""
+    if not nbytes:
+        return torch.UntypedStorage(0)
+    return torch.frombuffer(mapping, dtype=torch.uint8, count=nbytes).untyped_storage()
+
+
+def export_device_storage(storage: torch.UntypedStorage) -> list:
+    """The JSON form of a handle that another process can open (CUDA and HIP; torch's own storage sharing)."""
+    return [{"hex": item.hex()} if isinstance(item, bytes) else item for item in storage._share_cuda_()]
+
+
+def import_device_storage(handle: list, device: torch.device) -> torch.UntypedStorage:
+    """The storage behind another process's handle; `device` is this process's name of the same GPU."""
+    fields = [bytes.fromhex(item["hex"]) if isinstance(item, dict) else item for item in handle]
+    return torch.UntypedStorage._new_shared_cuda(device.index or 0, *fields[1:])

@@ -1,0 +1,243 @@
+"""The referee: runs a list of cases, replaces workers that die, keeps the Result current."""
+
+import datetime
+import functools
+import hashlib
+import subprocess
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from harness.assemble import RUNNER_LIMIT_NS, failed_case, finished_case
+from harness.case_run import CaseRun
+from harness.clock import Clock, WallClock
+from harness.devices import data_limit_bytes, describe_device
+from harness.errors import CallFailed, HarnessError, SubmissionNotLoaded, SubmissionRaised
+from harness.floors import ReadFloor
+from harness.inputs import InputBuffers
+from harness.observer import Observer, Progress
+from harness.policies import Policy
+from harness.problem import Problem
+from harness.process import Limits
+from harness.result import SCHEMA_VERSION, CaseResult, Device, Result, State, Submission, score_of
+from harness.session import Session
+from popcorn.cases import Case
+
+VERSION = "0.1.0"
+CONTAINMENT = ("process",)  # layers between submission and referee
+TIMED_MODES = ("benchmark", "leaderboard")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be evaluated, and how."""
+
+    problem: Problem
+    submission: Path
+    mode: str  # test, benchmark, leaderboard
+    cases: tuple[Case, ...]
+    cases_from: str
+    policy: Policy
+    device: torch.device
+    backend: str = "auto"
+    timeout_s: float = 300.0
+    command: tuple[str, ...] = ()
+
+
+class Workers:
+    """The present worker, started or replaced when it is asked for."""
+
+    def __init__(self, request: Request, scratch: Path):
+        self._request, self._scratch = request, scratch
+        self._session: Session | None = None
+        self._started = 0
+        self.load_ns: int | None = None
+        self.device_ipc = request.device.type == "cuda"
+
+    def session(self) -> Session:
+        """A live worker with the submission loaded. Raises SubmissionNotLoaded."""
+        if self._session is None or not self._session.alive:
+            self.close()
+            self._session = self._start()
+        return self._session
+
+    def close(self) -> None:
+        """End the present worker."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _start(self) -> Session:
+        self._started += 1
+        folder = self._scratch / f"worker{self._started}"
+        folder.mkdir()
+        submission = self._request.problem.stage(folder, self._request.submission)
+        limits = Limits(self._request.timeout_s, data_limit_bytes(self._request.device))
+        session = Session(folder, submission.name, self._request.device, self._request.backend, limits)
+        try:
+            self.load_ns = session.load(self._request.policy.cold)
+        except BaseException:
+            session.close()
+            raise
+        session.device_ipc = self.device_ipc = self.device_ipc and _shares_device_memory(session, self._request.device)
+        return session
+
+
+def _shares_device_memory(session: Session, device: torch.device) -> bool:
+    """Whether the worker can open an IPC handle of this process."""
+    buffers = InputBuffers(device_ipc=True)
+    try:
+        buffers.fill(lambda: torch.zeros(1, device=device))
+        session.map("probe", buffers)
+        session.unmap("probe")
+    except (CallFailed, RuntimeError):
+        return False
+    finally:
+        buffers.close()
+    return True
+
+
+class Evaluation:
+    """One run over the cases of a request."""
+
+    def __init__(self, request: Request, observer: Observer, clock: Clock):
+        self._request, self._observer, self._clock = request, observer, clock
+        self._device = describe_device(request.device)
+        self._floors = ReadFloor(request.device, request.policy.cold)
+        self._result = _empty_result(request, self._device)
+
+    def run(self) -> Result:
+        """Run every case. Raises HarnessError, after the observer has been told what was measured until then."""
+        self._observer.started(self._result)
+        with tempfile.TemporaryDirectory(prefix="kernelproof-") as scratch:
+            workers = Workers(self._request, Path(scratch))
+            try:
+                self._run_cases(workers)
+                self._finish(State.COMPLETE)
+            except KeyboardInterrupt:
+                self._finish(State.INTERRUPTED)
+            except HarnessError as error:
+                self._finish(State.FAILED, str(error))
+                raise
+            finally:
+                workers.close()
+        return self._result
+
+    def _run_cases(self, workers: Workers) -> None:
+        self._tell(0, "loading")
+        workers.session()
+        self._note_load(workers)
+        if self._request.policy.first_case_warmup and self._request.mode in TIMED_MODES:
+            self._warm_up_first_case(workers)
+        for index, case in enumerate(self._request.cases):
+            self._add(self._run_case(workers, index, case))
+
+    def _warm_up_first_case(self, workers: Workers) -> None:
+        rule = self._request.policy.first_case_warmup
+        assert rule is not None
+        try:
+            with self._case_run(workers, 0, self._request.cases[0]) as run:
+                run.warm_up_only(rule)
+        except CallFailed:
+            workers.close()  # the same failure will come again, where it is recorded
+
+    def _run_case(self, workers: Workers, index: int, case: Case) -> CaseResult:
+        timed, policy = self._request.mode in TIMED_MODES, self._request.policy
+        run = self._case_run(workers, index, case)
+        finish = functools.partial(finished_case, case, run, self._request.problem, policy, self._device, self._floors)
+        try:
+            with run:
+                run.run(timed)
+        except CallFailed as error:
+            self._raise_if_backend_is_missing(error)
+            if not isinstance(error, SubmissionRaised):
+                workers.close()  # its memory or its device can no longer be trusted
+            return failed_case(case, error)
+        except KeyboardInterrupt:
+            if run.sampling and run.sampling.samples_ns:
+                self._add(finish())
+            raise
+        return finish()
+
+    def _raise_if_backend_is_missing(self, error: CallFailed) -> None:
+        """A forced backend that the submission says it cannot use is no verdict on any case: the run is over."""
+        if self._request.backend != "auto" and str(error).startswith("BackendError:"):
+            message = str(error).removeprefix("BackendError: ")
+            raise SubmissionNotLoaded(f"--backend {self._request.backend}: {message}") from None
+
+    def _case_run(self, workers: Workers, index: int, case: Case) -> CaseRun:
+        session = workers.session()
+        session.grant_time()
+        policy, clock = self._request.policy, self._clock
+        return CaseRun(self._request.problem, case, policy, session, clock, functools.partial(self._tell, index))
+
+    def _tell(self, index: int, phase: str, samples_ns: tuple[int, ...] = ()) -> None:
+        cases = self._request.cases
+        self._observer.progress(Progress(index, len(cases), cases[index], phase, samples_ns))
+
+    def _note_load(self, workers: Workers) -> None:
+        submission = replace(self._result.submission, load_ns=workers.load_ns)
+        warnings = self._result.warnings
+        if workers.load_ns and workers.load_ns > RUNNER_LIMIT_NS // 2:
+            took = f"importing the submission took {workers.load_ns / 1e9:.0f} s"
+            warnings += (f"{took}; a runner grants 120 s for it: compile less, or lazily",)
+        if self._request.device.type == "cuda" and not workers.device_ipc:
+            warnings += ("device memory cannot be shared between processes here: inputs are copied to the worker",)
+        self._result = replace(self._result, submission=submission, warnings=warnings)
+
+    def _add(self, case: CaseResult) -> None:
+        self._result = replace(self._result, cases=(*self._result.cases, case))
+        self._observer.case_done(self._result)
+
+    def _finish(self, state: State, error: str = "") -> None:
+        request, cases = self._request, self._result.cases
+        timed = request.mode in TIMED_MODES
+        score = score_of(cases, request.problem.task.ranking_by, request.policy.statistic) if timed else None
+        self._result = replace(self._result, state=state, score=score, error=error)
+        self._observer.finished(self._result)
+
+
+def evaluate(request: Request, observer: Observer, clock: Clock | None = None) -> Result:
+    """Evaluate a submission. The submission's failures are statuses of cases.
+
+    Raises:
+        SubmissionNotLoaded: it could not be imported, or lacks the backend that was asked for.
+        ProblemError: the problem's generator refused a case.
+    """
+    return Evaluation(request, observer, clock or WallClock()).run()
+
+
+def _empty_result(request: Request, device: Device) -> Result:
+    content = request.submission.read_bytes()
+    warnings = ()
+    if device.peaks is None:
+        why = "a CPU has no datasheet bandwidth" if device.kind == "cpu" else "configs/devices.yml does not know this device"
+        warnings = (f"no roofline and no refusal floor: {why}; times are compared with a measured cold read only",)
+    return Result(
+        schema_version=SCHEMA_VERSION,
+        problem=request.problem.name,
+        mode=request.mode,
+        policy=request.policy.name,
+        cases_from=request.cases_from,
+        command=request.command,
+        started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        harness_version=harness_version(),
+        containment=CONTAINMENT,
+        submission=Submission(request.submission.name, hashlib.sha256(content).hexdigest(), len(content)),
+        device=device,
+        cases_total=len(request.cases),
+        warnings=warnings,
+    )
+
+
+@functools.cache
+def harness_version() -> str:
+    """The version, and in a git checkout the commit."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return VERSION
+    return f"{VERSION}+{commit}"

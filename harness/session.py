@@ -1,0 +1,210 @@
+"""The referee's side of the conversation with one worker: ask, check the answer, name the failure."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from harness import memory
+from harness.codec import decode
+from harness.errors import (
+    BadOutput,
+    CallFailed,
+    CodecError,
+    DeviceFault,
+    OutOfMemory,
+    ProtocolViolated,
+    SubmissionNotLoaded,
+    SubmissionRaised,
+    WorkerDied,
+    WorkerTimedOut,
+)
+from harness.inputs import InputBuffers
+from harness.process import Limits, WorkerProcess
+from harness.protocol import BadFrame, ChannelClosed, ChannelTimedOut
+from harness.sections import SectionMap
+from harness.timing import Cold, Sample
+
+MAX_OUTPUT_BYTES = 16 << 30
+MAX_OUTPUT_STORAGES = 10_000
+ALIGNMENT_BYTES = 256
+FAILURES = {"raised": SubmissionRaised, "bad_output": BadOutput, "oom": OutOfMemory, "device": DeviceFault}
+
+
+@dataclass(frozen=True)
+class Called:
+    """One call's sample, and the shape of its output, which stays in the worker until the next call."""
+
+    sample: Sample
+    tree: Any
+    storages: tuple[tuple[int, torch.device], ...]  # bytes and device of each
+    description: Any  # what the submission's describe() returned: reported, never trusted
+
+
+class Session:
+    """One worker with one submission. Methods raise a CallFailed; afterwards `alive` says whether the worker survived."""
+
+    def __init__(self, folder: Path, submission_name: str, device: torch.device, backend: str, limits: Limits):
+        self._submission_name, self._device, self._limits = submission_name, device, limits
+        self._sections = SectionMap.of_file(folder / submission_name)
+        self._left_s = limits.timeout_s
+        self.device_ipc = device.type == "cuda"  # whether device memory is lent by handle; False: copied
+        self._process = WorkerProcess(folder, backend, limits)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the worker can be asked again."""
+        return self._process.alive
+
+    def close(self) -> None:
+        """End the worker and everything it started."""
+        self._process.close()
+
+    def grant_time(self) -> None:
+        """A new case begins: the worker may be busy for `timeout_s` again."""
+        self._left_s = self._limits.timeout_s
+
+    def load(self, cold: Cold) -> int:
+        """Import the submission; the nanoseconds it took. Raises SubmissionNotLoaded, whatever went wrong."""
+        fields = {"submission": self._submission_name, "device": str(self._device), "cold": vars(cold)}
+        try:
+            return self._natural(self._ask("LOAD", fields, "loaded"), "load_ns")
+        except CallFailed as error:
+            raise SubmissionNotLoaded(f"{self._submission_name}: {error}", error.detail) from None
+
+    def map(self, name: str, inputs: InputBuffers) -> None:
+        """Lend the worker a case's inputs under a name."""
+        fields, fds = inputs.lend()
+        self._ask("MAP", {"name": name, **fields}, "mapped", fds)
+
+    def refresh(self, name: str) -> None:
+        """Tell the worker that the contents of lent inputs are new."""
+        self._ask("REFRESH", {"name": name}, "mapped")
+
+    def unmap(self, name: str) -> None:
+        """Take lent inputs back."""
+        self._ask("UNMAP", {"name": name}, "unmapped")
+
+    def call(self, inputs: str, timed: bool = False, sleep_ns: int = 0, describe: bool = False) -> Called:
+        """Run custom_kernel once on lent inputs; `timed`: caches emptied first, by the device's clock."""
+        fields = {"inputs": inputs, "timed": timed, "sleep_ns": sleep_ns, "describe": describe}
+        answer = self._ask("CALL", fields, "called")
+        exposed = answer.get("exposed") is True
+        sample = Sample(self._natural(answer, "elapsed_ns"), self._natural(answer, "host_ns"), exposed)
+        tree, storages = self._output_of(answer.get("output"))
+        return Called(sample, tree, storages, answer.get("description"))
+
+    def take(self, called: Called) -> Any:
+        """The last call's output, copied into memory that only the referee can reach."""
+        offsets, total = _layout([nbytes for nbytes, _ in called.storages])
+        fd = memory.create_memfd("kernelproof-output", total)
+        try:
+            self._ask("TAKE", {"offsets": offsets, "nbytes": total}, "taken", (fd,))
+            shared = _bytes_of(memory.map_shared(fd, total))
+        finally:
+            os.close(fd)
+        sources = zip(offsets, called.storages, strict=True)
+        copies = [shared[offset : offset + size].to(device, copy=True).untyped_storage() for offset, (size, device) in sources]
+        try:
+            return decode(called.tree, copies)
+        except CodecError as error:
+            raise self._violated(f"an output whose description is wrong: {error}") from None
+
+    def profile(self, inputs: str, calls: int, trace_fd: int) -> list[dict[str, Any]]:
+        """Profile `calls` calls: the operator table, and the chrome trace written to `trace_fd`."""
+        rows = self._ask("PROFILE", {"inputs": inputs, "calls": calls}, "profiled", (trace_fd,)).get("rows")
+        if not isinstance(rows, list) or not all(isinstance(row, dict) and isinstance(row.get("name"), str) for row in rows):
+            raise self._violated("a profile that is not a table")
+        numbers = ("count", "device_ns", "host_ns")
+        return [{"name": row["name"], **{key: self._natural(row, key) for key in numbers}} for row in rows]
+
+    def _ask(self, kind: str, fields: dict[str, Any], expected: str, fds: tuple[int, ...] = ()) -> dict[str, Any]:
+        channel, asked_at = self._process.channel, time.monotonic()
+        try:
+            channel.send(kind, fields, fds, timeout_s=self._left_s)
+            frame = channel.receive(timeout_s=self._left_s)
+        except ChannelTimedOut:
+            self._process.kill()
+            limit = f"{self._limits.timeout_s:g} s"
+            raise WorkerTimedOut(f"no answer within {limit}; --timeout-s raises the limit", self._process.printed) from None
+        except ChannelClosed:
+            raise self._died() from None
+        except BadFrame as error:
+            raise self._violated(str(error)) from None
+        self._left_s = max(0.0, self._left_s - (time.monotonic() - asked_at))
+        if frame.kind == "failed":
+            raise self._failure(frame.fields)
+        if frame.kind != expected:
+            raise self._violated(f"the answer {frame.kind[:40]!r} where {expected!r} belongs")
+        return frame.fields
+
+    def _died(self) -> WorkerDied:
+        error = WorkerDied(f"the submission {self._process.obituary()}", self._process.printed)
+        self._process.kill()
+        return error
+
+    def _violated(self, what: str) -> ProtocolViolated:
+        self._process.kill()
+        return ProtocolViolated(f"the submission's process sent {what}; only the harness's own worker may answer")
+
+    def _failure(self, fields: dict[str, Any]) -> CallFailed:
+        match fields:
+            case {"category": str(category), "type": str(kind), "message": str(message), "frames": list(frames)} if (
+                category in FAILURES
+            ):
+                text = f"{kind}: {message}" if kind and message else kind or message
+                return FAILURES[category](text, self._traceback(frames))
+        return self._violated("a failure that is described wrongly")
+
+    def _traceback(self, frames: list[Any]) -> str:
+        """The author's own frames, in the files that a generated submission was made of."""
+        lines = []
+        for frame in frames[:50]:
+            match frame:
+                case [str(name), int(line), str(function), str(text)]:
+                    place = self._sections.locate(name, line)
+                    lines.append(f"  {place}{f', in {function}' if function else ''}\n    {text}")
+        return "\n".join(lines)
+
+    def _natural(self, fields: dict[str, Any], key: str) -> int:
+        value = fields.get(key)
+        if type(value) is not int or not 0 <= value < 1 << 62:
+            raise self._violated(f"{key} = {str(value)[:40]}")
+        return value
+
+    def _output_of(self, output: Any) -> tuple[Any, tuple[tuple[int, torch.device], ...]]:
+        match output:
+            case {"tree": tree, "storages": list(entries)} if len(entries) <= MAX_OUTPUT_STORAGES:
+                storages = tuple(self._storage_of(entry) for entry in entries)
+                if sum(nbytes for nbytes, _ in storages) <= MAX_OUTPUT_BYTES:
+                    return tree, storages
+        raise self._violated(f"an output that is not described, or of more than {MAX_OUTPUT_BYTES >> 30} GiB")
+
+    def _storage_of(self, entry: Any) -> tuple[int, torch.device]:
+        match entry:
+            case [int(nbytes), str(device)] if nbytes >= 0 and device in ("cpu", str(self._device)):
+                return nbytes, torch.device(device)
+        raise self._violated(f"an output storage {str(entry)[:60]}")
+
+
+def _layout(sizes: list[int]) -> tuple[list[int], int]:
+    """Aligned offsets of consecutive pieces, and their total."""
+    offsets, total = [], 0
+    for size in sizes:
+        offsets.append(total)
+        total += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    return offsets, total
+
+
+def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    """A storage as a uint8 tensor."""
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))

@@ -1,0 +1,240 @@
+"""The worker: owns nothing but the submission. Started as `python -m harness.worker FD` in the submission's folder.
+
+It answers the requests of harness.protocol until the referee closes the socket. Nothing here is trusted by the
+referee: a submission can change all of it.
+"""
+
+import contextlib
+import ctypes
+import importlib.util
+import json
+import linecache
+import mmap
+import os
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import memory
+from harness.codec import Encoded, compact, decode, encode
+from harness.errors import CodecError
+from harness.protocol import BadFrame, Channel, ChannelClosed, Frame
+from harness.timing import Cold, Sample, Timer, make_timer
+
+PR_SET_PDEATHSIG = 1
+MADV_POPULATE_READ = 22
+MAX_FRAMES, MAX_TEXT = 20, 4000
+Answer = tuple[str, dict[str, Any]]
+
+
+class Inputs:
+    """The referee's buffers as this process sees them. Host memory is mapped privately: writes stay here."""
+
+    def __init__(self, tree: Any, storages: list[dict[str, Any]], fds: list[int], device: torch.device):
+        self._mappings: list[mmap.mmap] = []
+        self._copies: list[tuple[torch.UntypedStorage, torch.UntypedStorage]] = []
+        files = iter(fds)
+        self.value = decode(tree, [self._open(entry, files, device) for entry in storages])
+        self.refresh()
+
+    def _open(self, entry: dict[str, Any], files: Iterator[int], device: torch.device) -> torch.UntypedStorage:
+        if entry["memory"] == "ipc":
+            return memory.import_device_storage(entry["handle"], device)
+        host, mapping = memory.map_private(next(files), entry["nbytes"])
+        self._mappings.append(mapping)
+        if entry["device"] == "cpu":
+            return host
+        copy = torch.UntypedStorage(entry["nbytes"], device=torch.device(entry["device"]))
+        self._copies.append((copy, host))
+        return copy
+
+    def refresh(self) -> None:
+        """See the referee's present contents: drop this process's copies of pages it wrote, fault every page in."""
+        for mapping in self._mappings:
+            mapping.madvise(mmap.MADV_DONTNEED)
+            with contextlib.suppress(OSError):  # before Linux 5.14 the first call takes the faults
+                mapping.madvise(MADV_POPULATE_READ)
+        for copy, host in self._copies:
+            copy.copy_(host)
+
+
+class Worker:
+    """The submission, its mapped inputs and its last output."""
+
+    def __init__(self) -> None:
+        self._device = torch.device("cpu")
+        self._module: Any = None
+        self._timer: Timer | None = None
+        self._inputs: dict[str, Inputs] = {}
+        self._output: Encoded | None = None
+
+    def answer(self, frame: Frame) -> Answer:
+        """Do what one request asks."""
+        handlers: dict[str, Callable[..., Answer]] = {
+            "LOAD": self._load, "MAP": self._map, "REFRESH": self._refresh, "UNMAP": self._unmap,
+            "CALL": self._call, "TAKE": self._take, "PROFILE": self._profile,
+        }  # fmt: skip
+        return handlers[frame.kind](frame.fds, **frame.fields)
+
+    def _load(self, fds: list[int], submission: str, device: str, cold: dict[str, Any]) -> Answer:
+        self._device = torch.device(device)
+        if self._device.type != "cpu":
+            torch.cuda.set_device(self._device)
+        self._timer = make_timer(self._device, Cold(**cold))
+        sample, self._module = self._timer.run(lambda: _import_file(Path(submission)))
+        if not callable(getattr(self._module, "custom_kernel", None)):
+            return _failed("raised", "defines no function custom_kernel(data)")
+        return "loaded", {"load_ns": sample.elapsed_ns}
+
+    def _map(self, fds: list[int], name: str, tree: Any, storages: list[dict[str, Any]]) -> Answer:
+        self._inputs[name] = Inputs(tree, storages, fds, self._device)
+        return "mapped", {}
+
+    def _refresh(self, fds: list[int], name: str) -> Answer:
+        self._inputs[name].refresh()
+        return "mapped", {}
+
+    def _unmap(self, fds: list[int], name: str) -> Answer:
+        self._inputs.pop(name, None)
+        return "unmapped", {}
+
+    def _call(self, fds: list[int], inputs: str, timed: bool, sleep_ns: int, describe: bool) -> Answer:
+        data, timer = self._inputs[inputs].value, self._timer
+        assert timer is not None
+        call = lambda: self._module.custom_kernel(data)  # noqa: E731
+        sample, output = timer.time(call, sleep_ns) if timed else timer.run(call)
+        description = self._describe(data) if describe else None
+        return self._called(sample, output, description)
+
+    def _called(self, sample: Sample, output: Any, description: Any) -> Answer:
+        try:
+            self._output = encode(compact(output))
+        except CodecError as error:
+            return _failed("bad_output", f"custom_kernel's output {error}")
+        storages = [[storage.nbytes(), str(storage.device)] for storage in self._output.storages]
+        output_shape = {"tree": self._output.tree, "storages": storages}
+        return "called", {**vars(sample), "output": output_shape, "description": description}
+
+    def _describe(self, data: Any) -> Any:
+        """What the submission says about itself, if it says anything that is JSON."""
+        try:
+            return json.loads(json.dumps(self._module.describe(data), allow_nan=False))
+        except Exception:
+            return None  # optional, informative, and never worth failing a run
+
+    def _take(self, fds: list[int], offsets: list[int], nbytes: int) -> Answer:
+        """Copy the last output into the referee's buffer."""
+        assert self._output is not None
+        target = torch.empty(0, dtype=torch.uint8).set_(memory.map_shared(fds[0], nbytes), 0, (nbytes,), (1,))
+        for offset, storage in zip(offsets, self._output.storages, strict=True):
+            size = storage.nbytes()
+            source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (size,), (1,))
+            target[offset : offset + size].copy_(source)
+        return "taken", {}
+
+    def _profile(self, fds: list[int], inputs: str, calls: int) -> Answer:
+        data, kernel = self._inputs[inputs].value, self._module.custom_kernel
+        with torch.profiler.profile() as profiler:
+            for _ in range(calls):
+                kernel(data)
+            if self._device.type != "cpu":
+                torch.cuda.synchronize(self._device)
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder, "trace.json")
+            profiler.export_chrome_trace(str(trace))
+            with os.fdopen(os.dup(fds[0]), "wb") as file:
+                file.write(trace.read_bytes())
+        return "profiled", {"rows": [_profile_row(event, calls) for event in profiler.key_averages()]}
+
+
+def _profile_row(event: Any, calls: int) -> dict[str, Any]:
+    device_us = getattr(event, "self_device_time_total", 0) or 0
+    return {
+        "name": event.key[:200],
+        "count": event.count,
+        "device_ns": round(device_us * 1e3 / calls),
+        "host_ns": round(event.self_cpu_time_total * 1e3 / calls),
+    }
+
+
+def _import_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses and pickles of the submission look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+def failure(error: BaseException) -> Answer:
+    """The `failed` answer for an exception that left the submission."""
+    message = f"the submission called sys.exit({error})" if isinstance(error, SystemExit) else str(error)
+    return _failed(_category(error), message[-MAX_TEXT:], type(error).__name__, _own_frames(error))
+
+
+def _failed(category: str, message: str, kind: str = "", frames: Sequence[list[Any]] = ()) -> Answer:
+    return "failed", {"category": category, "type": kind, "message": message, "frames": list(frames)}
+
+
+def _category(error: BaseException) -> str:
+    text = str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text or "out of memory" in text:
+        return "oom"
+    if isinstance(error, getattr(torch, "AcceleratorError", ())) or "CUDA error" in text or "HIP error" in text:
+        return "device"
+    return "raised"
+
+
+def _own_frames(error: BaseException) -> list[list[Any]]:
+    """The traceback's lines that lie in this folder: the author's own, not torch's and not the harness's."""
+    folder = os.getcwd() + os.sep
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
+    found = [[Path(frame.filename).name, frame.lineno, frame.name, (frame.line or "")[:200]] for frame in frames]
+    if isinstance(error, SyntaxError) and (error.filename or "").startswith(folder):
+        line = linecache.getline(str(error.filename), error.lineno or 0).strip()
+        found.append([Path(str(error.filename)).name, error.lineno, "", line[:200]])
+    return found[-MAX_FRAMES:]
+
+
+def serve(channel: Channel) -> None:
+    """Answer requests until the referee hangs up."""
+    worker = Worker()
+    while True:
+        try:
+            frame = channel.receive(max_fds=250)
+        except ChannelClosed:
+            return
+        try:
+            kind, fields = worker.answer(frame)
+        except BaseException as error:  # whatever a submission raises is an answer, SystemExit too
+            kind, fields = failure(error)
+        for fd in frame.fds:
+            os.close(fd)
+        _reply(channel, kind, fields)
+
+
+def _reply(channel: Channel, kind: str, fields: dict[str, Any]) -> None:
+    try:
+        channel.send(kind, fields)
+    except (BadFrame, ValueError) as error:  # an output of too many parts, or an integer too long to print
+        channel.send(*_failed("bad_output", f"custom_kernel's output cannot be described: {error}"))
+
+
+def main() -> None:
+    """Serve on the descriptor named on the command line; die with the referee."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    fd = int(sys.argv[1])
+    os.set_inheritable(fd, False)
+    serve(Channel(socket.socket(fileno=fd)))
+
+
+if __name__ == "__main__":
+    main()
