@@ -43,6 +43,7 @@ class Request:
     device: torch.device
     backend: str = "auto"
     timeout_s: float = 300.0
+    stops_at_failure: bool = False  # official: a benchmark whose official verdict fails is the last one
     command: tuple[str, ...] = ()
 
 
@@ -132,7 +133,10 @@ class Evaluation:
         if self._request.policy.first_case_warmup and self._request.mode in TIMED_MODES:
             self._warm_up_first_case(workers)
         for index, case in enumerate(self._request.cases):
-            self._add(self._run_case(workers, index, case))
+            found = self._run_case(workers, index, case)
+            self._add(found)
+            if self._request.stops_at_failure and not (found.official and found.official.ok):
+                return
 
     def _warm_up_first_case(self, workers: Workers) -> None:
         rule = self._request.policy.first_case_warmup
