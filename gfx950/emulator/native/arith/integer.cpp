@@ -1,5 +1,6 @@
 // 32-bit and 64-bit integer arithmetic.
 #include "family.hpp"
+#include "minifloat.hpp"
 
 namespace arith {
 namespace {
@@ -83,7 +84,7 @@ OpList integer_ops() {
 
       mbcnt_op("v_mbcnt_lo_u32_b32", mbcnt<0>),
       mbcnt_op("v_mbcnt_hi_u32_b32", mbcnt<32>),
-      lane_op<u32(u32), [](u32 a) { return a << 1 ^ (a >> 31 ? 197u : 0u); }>("v_prng_b32"),
+      lane_op<u32(u32), next_random>("v_prng_b32"),
   };
 }
 
