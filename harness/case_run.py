@@ -4,7 +4,7 @@ import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from harness.clock import Clock
 from harness.errors import CallFailed
@@ -58,10 +58,15 @@ class CaseRun:
         self._renew()
         self.first = self._session.call(INPUTS, describe=True)
         self._check(self.first)
-        if timed and self._passes():
+        if timed and self.passes:
             sleep_ns = self._warm_up(self._policy.warmup) if self._policy.warmup else 0
             self.sampling = Sampling(self._clock, sleep_ns)
             self._sample(self.sampling)
+
+    def profile(self, calls: int, trace: BinaryIO) -> list[dict[str, Any]]:
+        """The operator table of `calls` further calls; their chrome trace goes to `trace`. Raises CallFailed."""
+        self._tell("profiling")
+        return self._session.profile(INPUTS, calls, trace.fileno())
 
     def warm_up_only(self, rule: StopRule) -> None:
         """The official policy's warm-up on the first case; nothing of it is kept. Raises CallFailed."""
@@ -78,7 +83,9 @@ class CaseRun:
                 self._session.unmap(INPUTS)
         self._buffers.close()
 
-    def _passes(self) -> bool:
+    @property
+    def passes(self) -> bool:
+        """Whether the official verdict has passed so far."""
         return self.verdict is not None and self.verdict.official.ok
 
     def _renew(self) -> None:
@@ -120,7 +127,7 @@ class CaseRun:
             called, done = self._round(sampling, round_length)
             sampled_ns = self._clock.now_ns()
             self._check(called)
-            if done or not self._passes():
+            if done or not self.passes:
                 return
             if self._policy.fresh == "balanced":
                 fresh_ns = renewed_ns - round_started_ns + self._clock.now_ns() - sampled_ns

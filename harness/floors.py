@@ -1,11 +1,13 @@
 """Three floors, never mixed: what physics allows, what a plain cold read takes here, what is refused."""
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from harness.result import Device, Floor
-from harness.timing import Cold, make_timer, reader
+from harness.timing import Cold, make_timer, reader, words
 
 READS = 15
 MAX_BUFFER_BYTES = {"cpu": 1 << 30, "cuda": 4 << 30}  # beyond it, bandwidth is constant and the time is scaled
@@ -26,6 +28,19 @@ def floor_of(read_bytes: int, cheapest_bytes: int, device: Device, measured: "Re
     )
 
 
+def gpu_reader(device: torch.device, nbytes: int) -> Callable[[], Any]:
+    """A call that reads `nbytes` of device memory; by torch.sum, slower on small sizes, where Triton is missing."""
+    try:
+        from harness.read_kernel import BLOCK_WORDS, NUM_WARPS, read_kernel
+    except ImportError:
+        return reader(device, nbytes)
+    source, sink = words(device, nbytes), torch.zeros(1, device=device)
+    launch: Any = read_kernel[(-(-source.numel() // BLOCK_WORDS),)]
+    read = functools.partial(launch, source, sink, source.numel(), BLOCK_WORDS=BLOCK_WORDS, num_warps=NUM_WARPS)
+    read()  # compiles
+    return read
+
+
 class ReadFloor:
     """Times plain cold reads on one device, by the method that times submissions. The median of 15, kept per size."""
 
@@ -35,6 +50,7 @@ class ReadFloor:
 
     def _measure(self, nbytes: int) -> float:
         within = min(nbytes, MAX_BUFFER_BYTES[self._device.type])
-        timer, read = make_timer(self._device, self._cold), reader(self._device, within)
+        timer = make_timer(self._device, self._cold)
+        read = gpu_reader(self._device, within) if self._device.type == "cuda" else reader(self._device, within)
         samples = sorted(timer.time(read, SLEEP_NS)[0].elapsed_ns for _ in range(READS))
         return samples[READS // 2] * nbytes / within

@@ -1,16 +1,19 @@
 """The referee: runs a list of cases, replaces workers that die, keeps the Result current."""
 
+import contextlib
 import datetime
 import functools
 import hashlib
+import itertools
 import subprocess
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 
-from harness.assemble import RUNNER_LIMIT_NS, failed_case, finished_case
+from harness.assemble import RUNNER_LIMIT_NS, Assembler, failed_case
 from harness.case_run import CaseRun
 from harness.clock import Clock, WallClock
 from harness.devices import data_limit_bytes, describe_device
@@ -21,12 +24,14 @@ from harness.observer import Observer, Progress
 from harness.policies import Policy
 from harness.problem import Problem
 from harness.process import Limits
-from harness.result import SCHEMA_VERSION, CaseResult, Device, Result, State, Submission, score_of
+from harness.result import SCHEMA_VERSION, CaseResult, Device, Profile, ProfileRow, Result, State, Submission, score_of
 from harness.session import Session
 from popcorn.cases import Case
 
 VERSION = "0.1.0"
 CONTAINMENT = ("process",)  # layers between submission and referee
+PROFILED_CALLS = 3
+MAX_PROFILE_ROWS = 40
 TIMED_MODES = ("benchmark", "leaderboard")
 
 
@@ -36,7 +41,7 @@ class Request:
 
     problem: Problem
     submission: Path
-    mode: str  # test, benchmark, leaderboard
+    mode: str  # test, benchmark, leaderboard, profile
     cases: tuple[Case, ...]
     cases_from: str
     policy: Policy
@@ -45,6 +50,7 @@ class Request:
     timeout_s: float = 300.0
     stops_at_failure: bool = False  # official: a benchmark whose official verdict fails is the last one
     command: tuple[str, ...] = ()
+    trace_folder: Path = Path("results", "profile")  # mode profile: where chrome traces go
 
 
 class Workers:
@@ -105,9 +111,9 @@ class Evaluation:
 
     def __init__(self, request: Request, observer: Observer, clock: Clock):
         self._request, self._observer, self._clock = request, observer, clock
-        self._device = describe_device(request.device)
-        self._floors = ReadFloor(request.device, request.policy.cold)
-        self._result = _empty_result(request, self._device)
+        device = describe_device(request.device)
+        self._assembler = Assembler(request.problem, request.policy, device, ReadFloor(request.device, request.policy.cold))
+        self._result = _empty_result(request, device)
 
     def run(self) -> Result:
         """Run every case. Raises HarnessError, after the observer has been told what was measured until then."""
@@ -135,7 +141,7 @@ class Evaluation:
         for index, case in enumerate(self._request.cases):
             found = self._run_case(workers, index, case)
             self._add(found)
-            if self._request.stops_at_failure and not (found.official and found.official.ok):
+            if self._request.stops_at_failure and not found.official_ok:
                 return
 
     def _warm_up_first_case(self, workers: Workers) -> None:
@@ -148,12 +154,12 @@ class Evaluation:
             workers.close()  # the same failure will come again, where it is recorded
 
     def _run_case(self, workers: Workers, index: int, case: Case) -> CaseResult:
-        timed, policy = self._request.mode in TIMED_MODES, self._request.policy
+        timed = self._request.mode in TIMED_MODES
         run = self._case_run(workers, index, case)
-        finish = functools.partial(finished_case, case, run, self._request.problem, policy, self._device, self._floors)
         try:
             with run:
                 run.run(timed)
+                profile = self._profile(run, index) if self._request.mode == "profile" and run.passes else None
         except CallFailed as error:
             self._raise_if_backend_is_missing(error)
             if not isinstance(error, SubmissionRaised):
@@ -161,9 +167,15 @@ class Evaluation:
             return failed_case(case, error)
         except KeyboardInterrupt:
             if run.sampling and run.sampling.samples_ns:
-                self._add(finish())
+                self._add(self._assembler.finished(case, run))
             raise
-        return finish()
+        return self._assembler.finished(case, run, profile)
+
+    def _profile(self, run: CaseRun, index: int) -> Profile:
+        with new_file(self._request.trace_folder, f"{self._request.problem.name}-case{index + 1}", ".json") as trace:
+            rows = run.profile(PROFILED_CALLS, trace)
+        records = sorted((ProfileRow(**row) for row in rows), key=lambda row: (row.device_ns, row.host_ns), reverse=True)
+        return Profile(PROFILED_CALLS, trace.name, tuple(records[:MAX_PROFILE_ROWS]))
 
     def _raise_if_backend_is_missing(self, error: CallFailed) -> None:
         """A forced backend that the submission says it cannot use is no verdict on any case: the run is over."""
@@ -234,6 +246,15 @@ def _empty_result(request: Request, device: Device) -> Result:
         cases_total=len(request.cases),
         warnings=warnings,
     )
+
+
+def new_file(folder: Path, stem: str, suffix: str) -> BinaryIO:
+    """A file that did not exist: the first free of stem, stem-2, stem-3, ..."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        with contextlib.suppress(FileExistsError):
+            return (folder / f"{stem}{f'-{number}' if number > 1 else ''}{suffix}").open("xb")
+    raise AssertionError("unreachable: count() does not end")
 
 
 @functools.cache

@@ -12,6 +12,7 @@ COLUMNS = (
     ("roofline", 8), ("cold read", 9), ("backend", 8),
 )  # fmt: skip
 TICK_S = 0.2
+PROFILE_ROWS = 12
 
 
 class PlainRenderer:
@@ -40,7 +41,7 @@ class PlainRenderer:
     def case_done(self, result: Result) -> None:
         case = result.cases[-1]
         self._print("  ".join(text.ljust(width) for text, (_, width) in zip(case_row(case), COLUMNS, strict=True)).rstrip())
-        for line in case_notes(case):
+        for line in [*case_notes(case), *profile_lines(case)]:
             self._print(f"    {line}")
 
     def finished(self, result: Result) -> None:
@@ -79,6 +80,19 @@ def case_notes(case: CaseResult) -> list[str]:
     messages = [verdict.message for verdict in (case.official, case.strict) if verdict and not verdict.ok]
     notes = [f"{case.status.value}: {message}" for message in dict.fromkeys([case.message, *messages]) if message]
     return notes + case.detail.splitlines()[-20:] + [f"warning: {warning}" for warning in case.warnings]
+
+
+def profile_lines(case: CaseResult) -> list[str]:
+    """The operators that cost most, per call, and where the trace lies."""
+    if case.profile is None:
+        return []
+    total_ns = sum(row.device_ns for row in case.profile.rows) or sum(row.host_ns for row in case.profile.rows) or 1
+    on_device = any(row.device_ns for row in case.profile.rows)
+    lines = [f"{'device us' if on_device else 'host us':>10}  {'share':>5}  operator"]
+    for row in case.profile.rows[:PROFILE_ROWS]:
+        own_ns = row.device_ns if on_device else row.host_ns
+        lines.append(f"{us(own_ns):>10}  {own_ns / total_ns:>5.0%}  {row.name[:100]}")
+    return [*lines, f"trace: {case.profile.trace}"]
 
 
 def summary_lines(result: Result) -> list[str]:

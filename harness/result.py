@@ -109,6 +109,25 @@ class Floor:
 
 
 @dataclass(frozen=True)
+class ProfileRow:
+    """One operator or kernel; times are its own, per call of custom_kernel."""
+
+    name: str
+    count: int  # in all profiled calls
+    device_ns: int
+    host_ns: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What torch.profiler saw; `trace` is the path of the chrome trace (chrome://tracing, ui.perfetto.dev)."""
+
+    calls: int
+    trace: str
+    rows: tuple[ProfileRow, ...]
+
+
+@dataclass(frozen=True)
 class CaseResult:
     """One case. `message` is one line; `detail` is the author's traceback or the worker's last output."""
 
@@ -124,19 +143,25 @@ class CaseResult:
     backend: str | None = None
     params: dict[str, Any] | None = None
     compile_ns: int | None = None  # the first call, which compiles and plans
+    profile: Profile | None = None
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if problem := _illegal(self):
             raise ValueError(f"a case with status {self.status.value!r} {problem}")
 
+    @property
+    def official_ok(self) -> bool:
+        """Whether the leaderboard's own check accepts the case."""
+        return self.official is not None and self.official.ok
+
 
 def _illegal(case: CaseResult) -> str | None:
     """Why the fields do not fit the status, or None."""
     verdicts = [verdict.ok for verdict in (case.official, case.strict) if verdict is not None]
     if case.status not in JUDGED:
-        if verdicts or case.timing or case.floor:
-            return "has no verdict, no timing and no floor"
+        if verdicts or case.timing or case.floor or case.profile:
+            return "has no verdict, no timing, no floor and no profile"
         return None if case.message else "needs a message"
     if case.official is None:
         return "needs the official verdict"

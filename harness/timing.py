@@ -124,11 +124,15 @@ def _evictor(device: torch.device, cold: Cold) -> Callable[[], Any]:
 
 
 def reader(device: torch.device, nbytes: int) -> Callable[[], Any]:
-    """A call that reads `nbytes` of device memory once, from a buffer of its own (fp32, reduced to its sum)."""
-    # Written, because untouched host memory is one page of zeros, mapped over and over, and never leaves the cache.
-    buffer = torch.empty(max(nbytes // 4, 1), dtype=torch.float32, device=device).fill_(1.0)
-    total = torch.sum
-    return lambda: total(buffer)
+    """A call that reads `nbytes` of memory once, from a buffer of its own."""
+    buffer = words(device, nbytes)
+    read = torch.sum
+    return lambda: read(buffer)
+
+
+def words(device: torch.device, nbytes: int) -> torch.Tensor:
+    """`nbytes` of fp32 ones. Written: untouched host memory is one page of zeros, mapped over and over, always cached."""
+    return torch.empty(max(nbytes // 4, 1), dtype=torch.float32, device=device).fill_(1.0)
 
 
 def discard(_: Any) -> None:
