@@ -26,13 +26,13 @@ OpList convert_scale_ops();
 OpList mfma_ops();
 
 template <class T> constexpr SrcType src_type_of = sizeof(Value<T>) == 8 ? SrcType::B64 : SrcType::B32;
-template <> constexpr SrcType src_type_of<uint16_t> = SrcType::B16;
-template <> constexpr SrcType src_type_of<int16_t> = SrcType::B16;
-template <> constexpr SrcType src_type_of<float> = SrcType::F32;
-template <> constexpr SrcType src_type_of<double> = SrcType::F64;
-template <> constexpr SrcType src_type_of<Half> = SrcType::F16;
-template <> constexpr SrcType src_type_of<Bf16> = SrcType::BF16;
-template <> constexpr SrcType src_type_of<Amount<uint16_t>> = SrcType::B16;
+template <> inline constexpr SrcType src_type_of<uint16_t> = SrcType::B16;
+template <> inline constexpr SrcType src_type_of<int16_t> = SrcType::B16;
+template <> inline constexpr SrcType src_type_of<float> = SrcType::F32;
+template <> inline constexpr SrcType src_type_of<double> = SrcType::F64;
+template <> inline constexpr SrcType src_type_of<Half> = SrcType::F16;
+template <> inline constexpr SrcType src_type_of<Bf16> = SrcType::BF16;
+template <> inline constexpr SrcType src_type_of<Amount<uint16_t>> = SrcType::B16;
 template <class T> constexpr SrcType src_type_of<Old<T>> = SrcType::None;
 
 inline uint32_t half_mask(bool high) { return high ? 0xffff0000u : 0x0000ffffu; }

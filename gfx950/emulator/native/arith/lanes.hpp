@@ -52,8 +52,8 @@ template <class T> constexpr bool is_kept<Kept<T>> = true;
 
 // Whether modifiers or the mode can change how T is read or written.
 template <class T> constexpr bool is_modifiable = std::is_floating_point_v<T> || sizeof(Value<T>) == 2;
-template <> constexpr bool is_modifiable<Half> = true;
-template <> constexpr bool is_modifiable<Bf16> = true;
+template <> inline constexpr bool is_modifiable<Half> = true;
+template <> inline constexpr bool is_modifiable<Bf16> = true;
 template <class T> constexpr bool is_modifiable<Saturated<T>> = true;
 template <class T> constexpr bool is_modifiable<Kept<T>> = true;
 template <class T> constexpr bool is_modifiable<Old<T>> = is_modifiable<T>;
