@@ -1,6 +1,8 @@
 // C entry points to single operations, for the instruction tests.
 #include "arith.hpp"
 
+#define EXPORT __attribute__((visibility("default")))
+
 namespace {
 
 using namespace arith;
@@ -23,10 +25,10 @@ struct ArithCall {
   const uint8_t *modifiers, *mode;
 };
 
-const char* arith_op_name(int index) { return index < op_count() ? op_at(index).name : nullptr; }
+EXPORT const char* arith_op_name(int index) { return index < op_count() ? op_at(index).name : nullptr; }
 
 // Fills kind, dst_words, src_count, src_words[3], src_type[3], reads_dst, mask_in, mask_out. False if unknown.
-bool arith_describe(const char* name, uint8_t* out) {
+EXPORT bool arith_describe(const char* name, uint8_t* out) {
   const Op* op = find(name);
   if (!op) return false;
   const uint8_t fields[] = {static_cast<uint8_t>(op->kind),        op->dst_words,
@@ -40,7 +42,7 @@ bool arith_describe(const char* name, uint8_t* out) {
 }
 
 // Computes `d`; returns the lane mask of compares, carries and the like.
-uint64_t arith_run(const char* name, Lanes* d, const ArithCall* call) {
+EXPORT uint64_t arith_run(const char* name, Lanes* d, const ArithCall* call) {
   const Op& op = *find(name);
   const Modifiers m = modifiers_from(call->modifiers);
   const Mode mode = mode_from(call->mode);
@@ -54,7 +56,7 @@ uint64_t arith_run(const char* name, Lanes* d, const ArithCall* call) {
 }
 
 // Poison of the result in `d`; returns the poison of the lane mask.
-uint64_t arith_shadow(const char* name, Lanes* d, const ArithCall* call) {
+EXPORT uint64_t arith_shadow(const char* name, Lanes* d, const ArithCall* call) {
   const Op& op = *find(name);
   const Modifiers m = modifiers_from(call->modifiers);
   if (op.kind == Kind::Mfma) {
