@@ -100,9 +100,14 @@ class Kernel:
         return self._count("max_flat_workgroup_size", 1024)
 
     @property
+    def display_name(self) -> str:
+        """The author's name for it, template arguments included."""
+        return without_parameters(self.demangled)
+
+    @property
     def matches(self) -> frozenset[str]:
         """The names a user may call it: mangled, demangled, and the latter without return type or parameters."""
-        bare = without_parameters(self.demangled)
+        bare = self.display_name
         return frozenset({self.name, self.demangled, bare, bare.split("<")[0]})
 
 
@@ -136,7 +141,7 @@ class CodeObject:
         if len(found) == 1:
             return found[0]
         problem = "more than one kernel matches" if found else "no kernel"
-        names = ", ".join(without_parameters(kernel.demangled) for kernel in self.kernels) or "none"
+        names = ", ".join(kernel.display_name for kernel in self.kernels) or "none"
         raise NoSuchKernel(path=self.path, problem=problem, name=name or "(unnamed)", kernels=names)
 
     @cached_property

@@ -68,3 +68,43 @@ class NoSuchKernel(Gfx950Error):
     """No kernel, or more than one, has the name asked for."""
 
     template = "{path}: {problem} {name!r}; kernels here: {kernels}"
+
+
+class NoKernelFiles(Gfx950Error):
+    """A folder holds nothing that could be inspected."""
+
+    template = "{path}: no kernels below this folder; it should hold files ending in {suffixes}"
+
+
+class WrongArch(Gfx950Error):
+    """The command line asked for another processor."""
+
+    template = "--arch {arch}: only gfx950 (MI350X, MI355X) is supported"
+
+
+class BuildFailed(Gfx950Error):
+    """The C++ compiler refused the emulator's own sources."""
+
+    template = "building the emulator failed: {command}\n{diagnostics}"
+
+
+class BadArguments(Gfx950Error):
+    """Kernel arguments of the wrong count, size or type."""
+
+    template = "kernel {kernel}: {problem}"
+
+
+class BadLaunch(Gfx950Error):
+    """A grid, block, LDS size or schedule that no launch can have."""
+
+    template = "kernel {kernel}: {problem}"
+
+
+class EmulationFault(Gfx950Error):
+    """The first finding of a strict launch; `finding` holds it."""
+
+    template = "{text}"
+
+
+class UnimplementedOpcode(EmulationFault):
+    """The kernel executed an instruction that the emulator does not know."""
