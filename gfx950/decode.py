@@ -186,10 +186,9 @@ def _split(arguments: str) -> tuple[list[str], list[str]]:
     return pieces, tail
 
 
-_MODIFIER_NAMES = frozenset(
-    (*FLAGS, *LIST_MODIFIERS, *NUMBER_MODIFIERS, *DPP_SHIFTS, "quad_perm", "wave_shl", "wave_rol", "wave_shr", "wave_ror")
-    + ("row_mirror", "row_half_mirror", "row_bcast", "dst_sel", "dst_unused", "src0_sel", "src1_sel", "mul", "div", "fi")
-)
+_DPP_NAMES = ("quad_perm", *DPP_SHIFTS, *(text.split(":")[0] for text in DPP_FIXED))
+_SDWA_NAMES = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
+_MODIFIER_NAMES = frozenset((*FLAGS, *LIST_MODIFIERS, *NUMBER_MODIFIERS, *_DPP_NAMES, *_SDWA_NAMES, "mul", "div"))
 
 
 def _is_modifier(piece: str) -> bool:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arith/arith.hpp"
+#include "memory_op.hpp"
 
 namespace emu {
 
@@ -34,6 +35,7 @@ enum InstFlags : uint32_t {
 };
 
 constexpr int kMaxOperands = 6;
+constexpr uint8_t kUndecoded = 255;  // operand_count of an instruction that the decoder did not understand
 
 struct Record {
   uint64_t pc;
@@ -56,24 +58,16 @@ struct Record {
 static_assert(sizeof(Record) == 56 + 12 * kMaxOperands);
 
 // --- derived ------------------------------------------------------------------------------------------------------------
-enum class Class : uint8_t { Salu, Valu, Mfma, Vmem, Lds, LdsDma, Smem, Branch, Wait, Count };
-
-struct MemoryOp;  // memory.hpp
-
 struct Inst : Record {
   Handler run = nullptr;
   const arith::Op* op = nullptr;
   const arith::Lanes* constant[kMaxOperands] = {};  // expanded constants, `words` Lanes each, per operand
   arith::Modifiers modifiers;
-  arith::Mode* mode = nullptr;
   uint8_t dst_count = 0;    // operands that are results
-  uint8_t skip = 0;         // sources not counted by op->src_count come after it
-  Class cls = Class::Salu;
-  uint8_t dst_words = 0;
   int8_t lane_map[64];      // DPP: source lane or -1
   uint64_t dpp_enable = ~0ull;
-  const MemoryOp* memory = nullptr;
-  uint64_t imm[2] = {};     // scalar constants: operands 1 and 2 widened as 64-bit values
+  MemoryOp memory;
+  uint64_t imm[kMaxOperands] = {};  // constants of scalar instructions
 };
 
 struct Program {
@@ -93,11 +87,13 @@ struct Program {
 // Finds the handler of an instruction and prepares its constants; leaves `run` pointing at a fault if there is none.
 void prepare(Program&, Inst&);
 
+// The handler for a mnemonic, or null. Some fill in the instruction's derived fields.
 Handler find_scalar(const std::string& name);
-Handler find_vector(Program&, Inst&, const std::string& name);
-Handler find_lane_op(const std::string& name);
-Handler find_memory(Program&, Inst&, const std::string& name);
-Handler find_lds(Program&, Inst&, const std::string& name);
+Handler find_scalar_memory(Inst&, const std::string& name);
+Handler find_vector(Inst&, const std::string& name);
+Handler find_memory(Inst&, const std::string& name);
+Handler find_lds(Inst&, const std::string& name);
 void run_unimplemented(Wave&, const Inst&);
+void run_off_the_end(Wave&, const Inst&);
 
 }  // namespace emu
