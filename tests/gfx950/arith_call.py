@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
-from gfx950.emulator import build
 from numpy.typing import ArrayLike, NDArray
+
+from gfx950.emulator import build
 
 LANES = 64
 KINDS = ("lane", "mask", "compare", "mfma")
@@ -42,9 +43,7 @@ class Mode:
     ieee: bool = True
 
     def pack(self) -> bytes:
-        return bytes(
-            [self.round32, self.round16_64, self.fp32_denorm, self.fp16_64_denorm, self.dx10_clamp, self.ieee]
-        )
+        return bytes([self.round32, self.round16_64, self.fp32_denorm, self.fp16_64_denorm, self.dx10_clamp, self.ieee])
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def op_names() -> list[str]:
     return names
 
 
-@lru_cache(maxsize=None)
+@cache
 def describe(name: str) -> Op | None:
     """The operation of that name, or None."""
     fields = (ctypes.c_uint8 * 12)()
@@ -131,7 +130,7 @@ def run_with_mask(
     dst: ArrayLike | None = None,
     mask: int = 0,
     extras: tuple[ArrayLike, ...] = (),
-    mode: Mode = Mode(),  # noqa: B008
+    mode: Mode = Mode(),
     **modifiers: int,
 ) -> tuple[NDArray[np.uint32], int]:
     """Destination (words, 64) and lane mask of one operation. `dst`: old destination; `extras`: scales or sparsity index."""
