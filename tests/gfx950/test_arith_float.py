@@ -21,7 +21,7 @@ def round_fraction(x: Fraction, dtype: type) -> float:
     exponent = x.numerator.bit_length() - x.denominator.bit_length()
     exponent = exponent if abs(x) >= Fraction(2) ** exponent else exponent - 1
     ulp = Fraction(2) ** (max(exponent, info.minexp) - info.nmant)
-    return float(round(x / ulp) * ulp)  # Python rounds fractions half to even
+    return math.copysign(round(x / ulp) * ulp, x)  # Python rounds fractions half to even
 
 
 def fma(a: float, b: float, c: float, dtype: type) -> float:
