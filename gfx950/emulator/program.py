@@ -80,7 +80,7 @@ def _pack(inst: Instruction, names: dict[str, int], index: dict[int, int]) -> by
     head = _HEAD.pack(
         IMAGE_BASE + inst.address, name, flags, index.get(inst.target, -1) if inst.target is not None else -1,
         m.get("offset", m.get("offset0", 0)), m.get("offset1", 0), inst.words[0], m.get("dpp_ctrl", 0), inst.size, count,
-        m.get("neg_lo", 0), m.get("neg_hi", 0), m.get("op_sel", 0), m.get("op_sel_hi", _default_op_sel_hi(inst.base)),
+        m.get("neg_lo", 0), m.get("neg_hi", 0), _op_sel(inst), m.get("op_sel_hi", _default_op_sel_hi(inst.base)),
         m.get("omod", 0), m.get("cbsz", 0), m.get("abid", 0), m.get("blgp", m.get("neg", 0)), m.get("bitop3", 0),
         m.get("row_mask", 15), m.get("bank_mask", 15), m.get("dst_sel", SDWA_DWORD), m.get("dst_unused", 0),
         m.get("src0_sel", SDWA_DWORD), m.get("src1_sel", SDWA_DWORD),
@@ -91,6 +91,18 @@ def _pack(inst: Instruction, names: dict[str, int], index: dict[int, int]) -> by
 
 def _pack_operand(operand: Operand) -> bytes:
     return _OPERAND.pack(operand.kind, operand.words, operand.flags, operand.index, operand.value & 0xFFFFFFFF)
+
+
+_VOP3P_PREFIX = 0x1A7  # bits 31..23 of the first word
+_DESTINATION_HALF = 8
+
+
+def _op_sel(inst: Instruction) -> int:
+    """op_sel as encoded, bits 11..14: where the list leaves out a third source, its last bit still means the destination."""
+    value, length = inst.modifiers.get("op_sel", 0), inst.modifiers.get("op_sel_length", 0)
+    if length in (2, 3) and inst.words[0] >> 23 != _VOP3P_PREFIX and value >> (length - 1):
+        return value & ~(1 << (length - 1)) | _DESTINATION_HALF
+    return value
 
 
 _PACKED = re.compile(r"v_(pk_(?!fmac)|dot\d+_)")

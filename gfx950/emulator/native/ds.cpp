@@ -66,9 +66,10 @@ void write_set(Wave& w, Pending& p, int set, int word, uint64_t inside) {
   const uint32_t* address = p.lds_address[set];
   for (uint64_t left = inside; left; left &= left - 1) {
     int l = __builtin_ctzll(left);
-    lds.note_write(w, address[l], p.bytes, l);
-    take_lane(p.data + word, l, &lds.data[address[l]], p.bytes);
-    take_lane(p.shadow + word, l, &lds.shadow[address[l]], p.bytes);
+    uint8_t value[16], poison[16];
+    take_lane(p.data + word, l, value, p.bytes);
+    take_lane(p.shadow + word, l, poison, p.bytes);
+    lds.write(w, address[l], value, poison, p.bytes, l);
   }
   count_lds(w, address, p.bytes, inside, true);
 }

@@ -24,6 +24,7 @@ class Problem:
     arguments: dict[str, Argument]
     expected: dict[str, Expected]
     grid: tuple[int, int, int] = (1, 1, 1)
+    scratch: tuple[str, ...] = ()  # further arguments that the kernel may write
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import triton.language as tl
 from .case import Case, Expected, Problem
 
 FP32_EPS = 2.0**-24
-BF16_EPS = 2.0**-9
+BF16_EPS = 2.0**-8
 
 
 @triton.jit
