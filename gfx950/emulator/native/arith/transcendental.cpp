@@ -85,7 +85,7 @@ float round_odd(double x) {
   const uint32_t bits = std::bit_cast<uint32_t>(f);
   const double error = x - f;
   if (!(error != 0) || (bits & 1) || !std::isfinite(f)) return f;
-  return std::bit_cast<float>((error > 0) == (f > 0) ? bits + 1 : bits - 1);
+  return std::bit_cast<float>((error > 0) == (x > 0) ? bits + 1 : bits - 1);
 }
 
 float exp_f32(float x) { return flush(static_cast<float>(exp2_double(x))); }
