@@ -24,6 +24,21 @@ def halves(*pairs: np.ndarray) -> np.ndarray:
     return low | high << np.uint32(16)
 
 
+def f16(codes: np.ndarray) -> np.ndarray:
+    """The f16 in the low halves of uint32."""
+    return codes.astype(np.uint16).view(np.float16)
+
+
+def snorm(x: np.ndarray) -> np.ndarray:
+    clean = np.nan_to_num(x.astype(np.float32), nan=0, posinf=1, neginf=-1)
+    return np.rint(np.clip(clean, -1, 1) * np.float32(32767)).astype(np.int16)
+
+
+def unorm(x: np.ndarray) -> np.ndarray:
+    clean = np.nan_to_num(x.astype(np.float32), nan=0, posinf=1, neginf=-1)
+    return np.rint(np.clip(clean, 0, 1) * np.float32(65535)).astype(np.uint16)
+
+
 def all_codes(bits: int) -> np.ndarray:
     """Every code of a 16-bit or narrower format, in rows of 64 uint32."""
     codes = np.arange(1 << bits, dtype=np.uint32)
@@ -34,8 +49,8 @@ def all_codes(bits: int) -> np.ndarray:
 def test_f32_to_integer_truncates_and_saturates(name: str, dtype: type) -> None:
     info = np.iinfo(dtype)
     for seed in range(16):
-        x = f32_samples(seed).astype(np.float64) * (1e6 if seed % 4 == 1 else 1)
-        x = x.astype(np.float32)
+        with np.errstate(all="ignore"):
+            x = f32_samples(seed) * np.float32(1e6 if seed % 4 == 1 else 1)
         want = np.clip(np.trunc(np.nan_to_num(x.astype(np.float64), nan=0, posinf=1e300, neginf=-1e300)), info.min, info.max)
         assert run(name, x).view(dtype).tolist() == want.astype(np.int64).tolist()
 
@@ -74,21 +89,18 @@ def test_integers_to_floats() -> None:
         for byte in range(4):
             want = (x >> np.uint32(8 * byte) & 255).astype(np.float32)
             assert same_floats(run(f"v_cvt_f32_ubyte{byte}", x), want)
-    i4 = np.arange(LANES, dtype=np.uint32) % 16 | 0xABCDEF0
-    signed = (np.arange(LANES) % 16 + 8) % 16 - 8
-    assert same_floats(
-        run("v_cvt_off_f32_i4", i4 & ~np.uint32(15) | np.arange(LANES, dtype=np.uint32) % 16), (signed / 16).astype(np.float32)
-    )
+    codes = np.arange(LANES, dtype=np.uint32) % 16
+    signed = (codes.astype(np.int32) ^ 8) - 8
+    assert same_floats(run("v_cvt_off_f32_i4", codes | 0xABCDEF0 & ~np.uint32(15)), (signed / 16).astype(np.float32))
 
 
 def test_16_bit_integers_to_f16() -> None:
     for codes in all_codes(16):
         x = codes.astype(np.uint16)
         with np.errstate(over="ignore"):
-            assert same_floats(run("v_cvt_f16_u16", codes).astype(np.uint16), x.astype(np.float32).astype(np.float16))
-            assert same_floats(
-                run("v_cvt_f16_i16", codes).astype(np.uint16), x.view(np.int16).astype(np.float32).astype(np.float16)
-            )
+            unsigned, signed = (v.astype(np.float32).astype(np.float16) for v in (x, x.view(np.int16)))
+        assert same_floats(run("v_cvt_f16_u16", codes).astype(np.uint16), unsigned)
+        assert same_floats(run("v_cvt_f16_i16", codes).astype(np.uint16), signed)
 
 
 def test_between_float_widths() -> None:
@@ -159,10 +171,8 @@ def fp8_inputs(seed: int) -> np.ndarray:
     grid = np.arange(256, dtype=np.uint8).view(FP8["fp8" if seed % 2 else "bf8"]).astype(np.float32)
     grid = np.sort(grid[np.isfinite(grid)])
     ties = (grid[:-1] + grid[1:]) / 2
-    return rng.choice(
-        np.concatenate([grid, ties, np.nextafter(ties, np.float32(np.inf)), np.float32([448, 464, 465, 480, 61440, 61441])]),
-        LANES,
-    )
+    limits = np.float32([448, 464, 465, 480, 61440, 61441])
+    return rng.choice(np.concatenate([grid, ties, np.nextafter(ties, np.float32(np.inf)), limits]), LANES)
 
 
 @pytest.mark.parametrize("op_sel", [0, 8])
@@ -193,26 +203,20 @@ def test_stochastic_fp8_adds_the_top_random_bits_and_truncates(name: str, dtype:
         above = grid[np.searchsorted(grid, x, side="right")]
         up = np.floor((x - below) / (above - below) + (random >> np.uint32(32 - dropped)) / 2.0**dropped) >= 1
         want = np.where(up, above, below)
+        old = np.full(LANES, 0xA5A5A5A5, np.uint32)
         for byte in range(4):
-            got = run(
-                f"v_cvt_sr_{name}_f32",
-                -x.astype(np.float32),
-                random,
-                dst=np.full(LANES, 0xA5A5A5A5, np.uint32),
-                op_sel=byte << 2,
-            )
+            got = run(f"v_cvt_sr_{name}_f32", -x.astype(np.float32), random, dst=old, op_sel=byte << 2)
             code = (got >> np.uint32(8 * byte) & 255).astype(np.uint8)
             assert np.array_equal(code.view(dtype).astype(np.float64), -want)
             others = ~np.uint32(255 << 8 * byte)
-            assert np.array_equal(got & others, np.full(LANES, 0xA5A5A5A5, np.uint32) & others)
+            assert np.array_equal(got & others, old & others)
 
 
 def test_stochastic_rounding_is_unbiased() -> None:
     rng = np.random.default_rng(0)
     x = np.full(LANES, 1.03, np.float32)  # between 1 and 1.125 of fp8
-    ups = sum(
-        int((run("v_cvt_sr_fp8_f32", x, rng.integers(0, 1 << 32, LANES, dtype=np.uint32)) == 0x39).sum()) for _ in range(64)
-    )
+    draws = [rng.integers(0, 1 << 32, LANES, dtype=np.uint32) for _ in range(64)]
+    ups = sum(int((run("v_cvt_sr_fp8_f32", x, random) == 0x39).sum()) for random in draws)
     assert abs(ups / (64 * LANES) - 0.03 / 0.125) < 0.03  # five standard deviations of 4096 draws
 
 
@@ -230,45 +234,35 @@ def test_stochastic_16_bit(name: str, keep: int, op_sel: int) -> None:
     low, high = (down >> shift) & 0xFFFF, (up >> shift) & 0xFFFF
     exact = (x.view(np.uint32) & ((1 << keep) - 1)) == 0
     assert np.array_equal(high - low, np.where(exact, 0, 1))
-    value = (
-        low << np.uint32(16) if "bf16" in name else low.astype(np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
-    )
-    assert (np.abs(value.view(np.float32)) <= np.abs(x)).all()
+    value = (low << np.uint32(16)).view(np.float32) if "bf16" in name else f16(low).astype(np.float32)
+    assert (np.abs(value) <= np.abs(x)).all()
 
 
 def test_normalised_integers() -> None:
     x = np.array([-np.inf, -2, -1, -0.5, -1e-5, 0, 1e-5, 0.25, 0.5, 0.99999, 1, 2, np.inf, np.nan, 0.1, -0.1] * 4, np.float32)
-    clean = np.nan_to_num(x, nan=0, posinf=1, neginf=-1)
-    snorm = np.rint(np.clip(clean, -1, 1) * np.float32(32767)).astype(np.int16)
-    unorm = np.rint(np.clip(clean, 0, 1) * np.float32(65535)).astype(np.uint16)
-    assert np.array_equal(run("v_cvt_pknorm_i16_f32", x, x), halves(snorm, snorm))
-    assert np.array_equal(
-        run("v_cvt_pknorm_u16_f32", x, -x), halves(unorm, np.rint(np.clip(-clean, 0, 1) * np.float32(65535)).astype(np.uint16))
-    )
+    assert np.array_equal(run("v_cvt_pknorm_i16_f32", x, x), halves(snorm(x), snorm(x)))
+    assert np.array_equal(run("v_cvt_pknorm_u16_f32", x, -x), halves(unorm(x), unorm(-x)))
     half = x.astype(np.float16)
-    wide = np.nan_to_num(half.astype(np.float32), nan=0, posinf=1, neginf=-1)
     codes = half.view(np.uint16).astype(np.uint32)
-    snorm16 = np.rint(np.clip(wide, -1, 1) * np.float32(32767)).astype(np.int16)
-    assert run("v_cvt_norm_i16_f16", codes).astype(np.uint16).view(np.int16).tolist() == snorm16.tolist()
-    assert run("v_cvt_norm_u16_f16", codes).tolist() == np.rint(np.clip(wide, 0, 1) * np.float32(65535)).tolist()
-    assert np.array_equal(run("v_cvt_pknorm_i16_f16", codes << np.uint32(16), codes, op_sel=1), halves(snorm16, snorm16))
-    assert (
-        run("v_cvt_pknorm_u16_f16", codes, codes).tolist() == (run("v_cvt_norm_u16_f16", codes) * np.uint32(0x10001)).tolist()
-    )
+    signed, unsigned = snorm(half), unorm(half)
+    assert run("v_cvt_norm_i16_f16", codes).astype(np.uint16).view(np.int16).tolist() == signed.tolist()
+    assert run("v_cvt_norm_u16_f16", codes).tolist() == unsigned.tolist()
+    assert np.array_equal(run("v_cvt_pknorm_i16_f16", codes << np.uint32(16), codes, op_sel=1), halves(signed, signed))
+    assert np.array_equal(run("v_cvt_pknorm_u16_f16", codes, codes), halves(unsigned, unsigned))
 
 
 def test_f32_into_one_byte() -> None:
-    x = np.array(
-        [-5, 0, 0.5, 1.5, 2.5, 254.6, 255.4, 300, np.nan, np.inf, -np.inf, 127.5, 128.5, 3.49, 3.51, 7] * 4, np.float32
-    )
-    byte = np.clip(np.rint(np.nan_to_num(x, nan=0, posinf=1e9, neginf=-1e9)), 0, 255).astype(np.uint32)
+    cases = [-5, 0, 0.5, 1.5, 2.5, 254.6, 255.4, 300, np.nan, np.inf, -np.inf, 127.5, 128.5, 3.49, 3.51, 7]
+    x = np.array(cases * 4, np.float32)
+    clean = np.nan_to_num(x, nan=0, posinf=1e9, neginf=-1e9)
+    byte = np.clip(np.rint(clean), 0, 255).astype(np.uint32)
     index, rest = np.arange(LANES, dtype=np.uint32) % 7, np.full(LANES, 0x11223344, np.uint32)
     shift = 8 * (index & np.uint32(3))
     want = rest & ~(np.uint32(255) << shift) | byte << shift
     assert np.array_equal(run("v_cvt_pk_u8_f32", x, index, rest), want)
     assert np.array_equal(run("v_cvt_pkaccum_u8_f32", x, index, dst=rest), want)
     truncated = run("v_cvt_pk_u8_f32", x, np.zeros(LANES, np.uint32), rest * 0, mode=Mode(round32=ZERO))
-    assert truncated.tolist() == np.clip(np.trunc(np.nan_to_num(x, nan=0, posinf=1e9, neginf=-1e9)), 0, 255).tolist()
+    assert truncated.tolist() == np.clip(np.trunc(clean), 0, 255).tolist()
 
 
 def test_pack_b32_f16_moves_bits() -> None:
