@@ -1,6 +1,7 @@
 """What referee and worker say to each other: length-prefixed JSON frames over a socket pair, both processes import this.
 
-Requests (referee to worker) and their answers; every answer may instead be `failed`:
+A worker that has started says `ready {}`. Then come requests (referee to worker) and their answers; every answer may
+instead be `failed`:
 
     LOAD  {submission, device, cold}        -> loaded {load_ns}
     MAP   {name, tree, storages} + fds      -> mapped {}

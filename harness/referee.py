@@ -23,7 +23,7 @@ from harness.inputs import InputBuffers
 from harness.observer import Observer, Progress
 from harness.policies import Policy
 from harness.problem import Problem
-from harness.process import Limits
+from harness.process import Limits, WorkerProcess
 from harness.result import SCHEMA_VERSION, CaseResult, Device, Profile, ProfileRow, Result, State, Submission, score_of
 from harness.session import Session
 from popcorn.cases import Case
@@ -82,7 +82,8 @@ class Workers:
         folder.mkdir()
         submission = self._request.problem.stage(folder, self._request.submission)
         limits = Limits(self._request.timeout_s, data_limit_bytes(self._request.device))
-        session = Session(folder, submission.name, self._request.device, self._request.backend, limits)
+        process = WorkerProcess(folder, self._request.backend, limits)
+        session = Session(process, submission, self._request.device, limits.timeout_s)
         try:
             self.load_ns = session.load(self._request.policy.cold)
         except BaseException:

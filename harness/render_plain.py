@@ -18,8 +18,9 @@ PROFILE_ROWS = 12
 class PlainRenderer:
     """Writes to `out`; on a terminal a progress line is rewritten in place, elsewhere each case announces itself once."""
 
-    def __init__(self, out: TextIO = sys.stdout):
-        self._out, self._live = out, out.isatty()
+    def __init__(self, out: TextIO | None = None):
+        self._out = out or sys.stdout
+        self._live = self._out.isatty()
         self._last_tick_s, self._announced = 0.0, -1
 
     def started(self, result: Result) -> None:

@@ -1,7 +1,9 @@
 """The referee's side of the conversation with one worker: ask, check the answer, name the failure."""
 
+import contextlib
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -23,11 +25,12 @@ from harness.errors import (
     WorkerTimedOut,
 )
 from harness.inputs import InputBuffers
-from harness.process import Limits, WorkerProcess
+from harness.process import WorkerProcess
 from harness.protocol import BadFrame, ChannelClosed, ChannelTimedOut
 from harness.sections import SectionMap
 from harness.timing import Cold, Sample
 
+START_TIMEOUT_S = 180.0  # for Python and torch to start
 MAX_OUTPUT_BYTES = 16 << 30
 MAX_OUTPUT_STORAGES = 10_000
 ALIGNMENT_BYTES = 256
@@ -47,12 +50,12 @@ class Called:
 class Session:
     """One worker with one submission. Methods raise a CallFailed; afterwards `alive` says whether the worker survived."""
 
-    def __init__(self, folder: Path, submission_name: str, device: torch.device, backend: str, limits: Limits):
-        self._submission_name, self._device, self._limits = submission_name, device, limits
-        self._sections = SectionMap.of_file(folder / submission_name)
-        self._left_s = limits.timeout_s
+    def __init__(self, process: WorkerProcess, submission: Path, device: torch.device, timeout_s: float):
+        self._process, self._device, self._timeout_s = process, device, timeout_s
+        self._submission_name = submission.name
+        self._sections = SectionMap.of_file(submission)
+        self._left_s = timeout_s
         self.device_ipc = device.type == "cuda"  # whether device memory is lent by handle; False: copied
-        self._process = WorkerProcess(folder, backend, limits)
 
     def __enter__(self) -> Self:
         return self
@@ -71,12 +74,13 @@ class Session:
 
     def grant_time(self) -> None:
         """A new case begins: the worker may be busy for `timeout_s` again."""
-        self._left_s = self._limits.timeout_s
+        self._left_s = self._timeout_s
 
     def load(self, cold: Cold) -> int:
         """Import the submission; the nanoseconds it took. Raises SubmissionNotLoaded, whatever went wrong."""
         fields = {"submission": self._submission_name, "device": str(self._device), "cold": vars(cold)}
         try:
+            self._receive("ready", START_TIMEOUT_S)
             return self._natural(self._ask("LOAD", fields, "loaded"), "load_ns")
         except CallFailed as error:
             raise SubmissionNotLoaded(f"{self._submission_name}: {error}", error.detail) from None
@@ -128,27 +132,38 @@ class Session:
         return [{"name": row["name"], **{key: self._natural(row, key) for key in numbers}} for row in rows]
 
     def _ask(self, kind: str, fields: dict[str, Any], expected: str, fds: tuple[int, ...] = ()) -> dict[str, Any]:
-        channel, asked_at = self._process.channel, time.monotonic()
-        try:
-            channel.send(kind, fields, fds, timeout_s=self._left_s)
-            frame = channel.receive(timeout_s=self._left_s)
-        except ChannelTimedOut:
-            self._process.kill()
-            limit = f"{self._limits.timeout_s:g} s"
-            raise WorkerTimedOut(f"no answer within {limit}; --timeout-s raises the limit", self._process.printed) from None
-        except ChannelClosed:
-            raise self._died() from None
-        except BadFrame as error:
-            raise self._violated(str(error)) from None
+        asked_at = time.monotonic()
+        with self._failures_named():
+            self._process.channel.send(kind, fields, fds, timeout_s=self._left_s)
+        answer = self._receive(expected, self._left_s)
         self._left_s = max(0.0, self._left_s - (time.monotonic() - asked_at))
+        return answer
+
+    def _receive(self, expected: str, timeout_s: float) -> dict[str, Any]:
+        with self._failures_named():
+            frame = self._process.channel.receive(timeout_s=timeout_s)
         if frame.kind == "failed":
             raise self._failure(frame.fields)
         if frame.kind != expected:
             raise self._violated(f"the answer {frame.kind[:40]!r} where {expected!r} belongs")
         return frame.fields
 
+    @contextlib.contextmanager
+    def _failures_named(self) -> Iterator[None]:
+        try:
+            yield
+        except ChannelTimedOut:
+            self._process.kill()
+            limit = f"{self._timeout_s:g} s"
+            raise WorkerTimedOut(f"no answer within {limit}; --timeout-s raises the limit", self._process.printed) from None
+        except ChannelClosed:
+            raise self._died() from None
+        except BadFrame as error:
+            raise self._violated(str(error)) from None
+
     def _died(self) -> WorkerDied:
-        error = WorkerDied(f"the submission {self._process.obituary()}", self._process.printed)
+        how = self._process.obituary()
+        error = WorkerDied(f"the submission {how}", self._sections.shorten_crash(self._process.printed))
         self._process.kill()
         return error
 

@@ -207,6 +207,7 @@ def _own_frames(error: BaseException) -> list[list[Any]]:
 def serve(channel: Channel) -> None:
     """Answer requests until the referee hangs up."""
     worker = Worker()
+    channel.send("ready", {})
     while True:
         try:
             frame = channel.receive(max_fds=250)

@@ -1,0 +1,82 @@
+"""The device path: IPC or copies, events, floors. Needs a GPU (CUDA or ROCm)."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness import referee
+from harness.cli import main
+from harness.devices import describe_device, select_device
+from harness.floors import ReadFloor
+from harness.policies import cold_read
+from harness.result import Status, read_result
+from harness.timing import Cold, GpuTimer
+
+FOLDER = Path(__file__).parent / "doubling"
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
+
+
+def run(tmp_path: Path, *options: str):
+    json = tmp_path / "result.json"
+    code = main(["--problem", str(FOLDER), "--device", "cuda", "--timeout-s", "60", "--json", str(json), *options])
+    return code, read_result(json)
+
+
+@pytest.mark.parametrize("mode", ["test", "benchmark", "leaderboard", "profile"])
+def test_honest_submission(tmp_path, mode):
+    code, result = run(tmp_path, "--mode", mode, "--cases", "size: 1048576; seed: 1; act: honest", "--budget-s", "1")
+    assert code == 0
+    assert result.device.kind in ("cuda", "hip")
+    assert not any("shared between processes" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize("mode", ["benchmark", "leaderboard"])
+def test_copies_where_memory_cannot_be_shared(tmp_path, monkeypatch, mode):
+    monkeypatch.setattr(referee, "_shares_device_memory", lambda session, device: False)
+    code, result = run(tmp_path, "--mode", mode, "--cases", "size: 1048576; seed: 1; act: honest", "--budget-s", "0.5")
+    assert code == 0
+    assert any("inputs are copied" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize(
+    ("act", "status"),
+    [("scribbles", Status.WRONG), ("segfault", Status.CRASHED), ("nan", Status.WRONG), ("shape", Status.WRONG), ("oom", Status.OOM)],
+)
+def test_bad_calls(tmp_path, act, status):
+    _, result = run(tmp_path, "--mode", "benchmark", "--cases", f"size: 4096; seed: 1; act: {act}", "--budget-s", "0.5")
+    assert result.cases[0].status is status
+
+
+def test_run_goes_on_after_a_crash(tmp_path):
+    cases = tmp_path / "cases.txt"
+    cases.write_text("\n".join(f"size: 4096; seed: 1; act: {act}" for act in ("honest", "segfault", "honest")))
+    _, result = run(tmp_path, "--mode", "test", "--cases", str(cases))
+    assert [case.status for case in result.cases] == [Status.PASS, Status.CRASHED, Status.PASS]
+
+
+def test_timer_orders_work_by_cost():
+    device = select_device("cuda")
+    timer = GpuTimer(device, Cold("read", 64 << 20))
+    small, large = (torch.ones(size, device=device) for size in (1 << 10, 1 << 26))
+    times = [sorted(timer.time(tensor.sum, 200_000)[0].elapsed_ns for _ in range(9))[4] for tensor in (small, large)]
+    assert times[0] < times[1]
+
+
+def test_sleep_hides_the_launch():
+    device = select_device("cuda")
+    timer = GpuTimer(device, Cold("none"))
+    tensor = torch.ones(1 << 10, device=device)
+    timer.time(tensor.sum, 0)
+    samples = [timer.time(tensor.sum, 2_000_000)[0] for _ in range(5)]
+    assert not any(sample.exposed for sample in samples)
+
+
+def test_read_floor_is_below_the_datasheet_bandwidth():
+    device = select_device("cuda")
+    about = describe_device(device)
+    floor = ReadFloor(device, cold_read(about))
+    nbytes = 1 << 30
+    if about.peaks is not None:
+        assert floor.ns(nbytes) > nbytes / about.peaks.bandwidth_bytes_per_s * 1e9
+    assert floor.ns(1 << 20) < floor.ns(nbytes)
