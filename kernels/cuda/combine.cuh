@@ -1,0 +1,286 @@
+// From the warpgroups' accumulators to the output.
+//
+// The blocks of a cluster send each other (max, sum), so that each can scale what it has to the cluster's normalised output. Every
+// block then sends, in f16, to each other block that block's share of the 16 x 512 outputs, and sums the share it owns. Both exchanges
+// are asynchronous copies that the receiver's mbarrier counts: a cluster barrier would cost more. Clusters of one sequence (groups)
+// meet in global memory, where the last to arrive combines them.
+//
+// A unit is 128 dims of one row: what one warp holds of it. The owner of unit u in a cluster of C is block u * C / 64.
+#pragma once
+#include "attend.cuh"
+
+constexpr int UNITS = ROWS * 4, UNIT_BYTES = 128 * 2;
+constexpr int OUTBOX_PITCH = D_V * 2 + 32;               // bytes; rows start in different banks
+constexpr int OUTBOX_BYTES = ROWS * OUTBOX_PITCH;
+constexpr int INBOX_BYTES = (UNITS + MAX_CLUSTER) * UNIT_BYTES;   // cluster * ceil(64 / cluster) units
+constexpr int SWAP_BYTES = 2 * 8 * 128 * 16;
+constexpr int FINISH_BARRIER = 15;
+
+// Shared memory of the combine; every block of a cluster has the same layout. swap, outbox and inbox overlay the KV stages.
+struct Exchange {
+  float2* table;                                         // [MAX_CLUSTER][16] (max, sum) of every block of the cluster
+  float2* ml;                                            // [warpgroups][16] (max, sum) of this block's warpgroups
+  float* warp_sum;                                       // [warpgroups][4][16]
+  float4* swap;                                          // [2][8][128]
+  uint8_t *outbox, *inbox;                               // [16][OUTBOX_PITCH]; [cluster][units of a block][256]
+  unsigned* last;
+  uint32_t table_full, inbox_full;                       // mbarriers
+};
+
+// The units that block `rank` of a cluster owns.
+struct Share {
+  unsigned first, end, units;                            // units: room for one source
+  __device__ __forceinline__ Share(unsigned rank, unsigned cluster) {
+    first = (rank * UNITS + cluster - 1) / cluster;
+    end = ((rank + 1) * UNITS + cluster - 1) / cluster;
+    units = (UNITS + cluster - 1) / cluster;
+  }
+};
+
+// One thread, before the block's cluster_arrive.
+__device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, unsigned cluster) {
+  const Share mine(rank, cluster);
+  mbar_init(e.table_full, 1);
+  mbar_init(e.inbox_full, 1);
+  mbar_init_fence();
+  mbar_expect(e.table_full, cluster * ROWS * 8);
+  mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES);
+}
+
+// Weight of a part with maximum m under the common maximum; parts without tokens weigh nothing.
+__device__ __forceinline__ float part_weight(float m, float common) { return m == -INFINITY ? 0.f : exp2_approx(m - common); }
+__device__ __forceinline__ float inverse_sum(float sum) { return sum == 0.f ? 0.f : rcp_approx(sum); }
+
+__device__ __forceinline__ void store_out(const Args& a, int block, int row, int dim, float4 o, float s) {
+  *reinterpret_cast<uint2*>(a.out + ((size_t)block * ROWS + row) * D_V + dim) = make_uint2(pack_bf16(o.x * s, o.y * s), pack_bf16(o.z * s, o.w * s));
+}
+// Group g's partial output in global memory.
+__device__ __forceinline__ float4* part_of(const Args& a, int block, int g, int row, int dim) {
+  return a.part + (((size_t)block * a.groups + g) * ROWS + row) * (D_V / 4) + dim / 4;
+}
+// acc[2 c + odd][2 k + j]: row lane / 4 + 8 k, dim 16 c + 4 (lane % 4) + 2 j + odd of the warp's 128.
+__device__ __forceinline__ float4 acc_float4(const Softmax& x, int c, int k) {
+  return make_float4(x.acc[2 * c][2 * k], x.acc[2 * c + 1][2 * k], x.acc[2 * c][2 * k + 1], x.acc[2 * c + 1][2 * k + 1]);
+}
+
+// Sums of the four warps of a warpgroup (each saw other tokens). ml[wg] is complete once the warpgroup has synchronised again.
+__device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int wg, int warp, int lane) {
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+#pragma unroll
+    for (int o = 4; o < 32; o <<= 1) x.l[i] += __shfl_xor_sync(~0u, x.l[i], o);
+  if (lane < 4) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int r = (i >> 1) * 8 + lane * 2 + (i & 1);
+      e.warp_sum[(wg * 4 + warp) * 16 + r] = x.l[i];
+      if (warp == 0) e.ml[wg * 16 + r].x = x.m[i];
+    }
+  }
+  bar_sync(1 + wg, 128);
+  if (warp == 0 && lane < 16) {
+    const float* s = e.warp_sum + wg * 64 + lane;
+    e.ml[wg * 16 + lane].y = s[0] + s[16] + s[32] + s[48];
+  }
+}
+
+// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster.
+template <int NWG>
+__device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const Exchange& e, int tid) {
+  for (int i = tid; i < a.cluster * ROWS; i += NWG * 128) {
+    const int row = i & 15, rank = i >> 4;
+    float2 ml = e.ml[row];
+    if (NWG == 2) {
+      const float2 other = e.ml[16 + row];
+      const float common = fmaxf(ml.x, other.x);
+      ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
+    }
+    st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
+  }
+}
+
+// Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8) to the cluster's normalised output, and the
+// cluster's (max, sum) of those rows. The four lanes of a row share the table's 16 entries.
+__device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, int wg, int lane, float (&factor)[2], float2 (&total)[2]) {
+#pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const int row = k * 8 + (lane >> 2);
+    float2 ml[4];
+    float common = -INFINITY, sum = 0.f;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int c = i * 4 + (lane & 3);
+      ml[i] = c < a.cluster ? e.table[c * ROWS + row] : make_float2(-INFINITY, 0.f);
+      common = fmaxf(common, ml[i].x);
+    }
+#pragma unroll
+    for (int o = 1; o < 4; o <<= 1) common = fmaxf(common, __shfl_xor_sync(~0u, common, o));
+#pragma unroll
+    for (int i = 0; i < 4; i++) sum = fmaf(part_weight(ml[i].x, common), ml[i].y, sum);
+#pragma unroll
+    for (int o = 1; o < 4; o <<= 1) sum += __shfl_xor_sync(~0u, sum, o);
+    total[k] = make_float2(common, sum);
+    factor[k] = part_weight(e.ml[wg * ROWS + row].x, common) * inverse_sum(sum);
+  }
+}
+
+// Rows lane / 4 + 8 k of one warpgroup to the other through shared memory.
+__device__ __forceinline__ void give_rows(const Exchange& e, const Softmax& x, int k, int lane_of_wg) {
+#pragma unroll
+  for (int c = 0; c < 8; c++) e.swap[(k * 8 + c) * 128 + lane_of_wg] = acc_float4(x, c, k);
+}
+__device__ __forceinline__ void take_rows(const Exchange& e, Softmax& x, int k, int lane_of_wg) {
+#pragma unroll
+  for (int c = 0; c < 8; c++) {
+    const float4 y = e.swap[(k * 8 + c) * 128 + lane_of_wg];
+    x.acc[2 * c][2 * k] += y.x;
+    x.acc[2 * c + 1][2 * k] += y.y;
+    x.acc[2 * c][2 * k + 1] += y.z;
+    x.acc[2 * c + 1][2 * k + 1] += y.w;
+  }
+}
+
+// What a block keeps of row half k: to its outbox, or, if it is alone, to the output or to its group's partial output.
+__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Softmax& x, float v_scale, int k, int warp, int lane) {
+  const int row = k * 8 + (lane >> 2), dim = warp * 128 + (lane & 3) * 4;
+  if (a.cluster > 1) {
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+      const float4 o = acc_float4(x, c, k);
+      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + (dim + c * 16) * 2) = make_uint2(pack_f16(o.x, o.y), pack_f16(o.z, o.w));
+    }
+  } else if (a.groups == 1) {
+#pragma unroll
+    for (int c = 0; c < 8; c++) store_out(a, w.block, row, dim + c * 16, acc_float4(x, c, k), v_scale);
+  } else {
+#pragma unroll
+    for (int c = 0; c < 8; c++) __stcg(part_of(a, w.block, w.group, row, dim + c * 16), acc_float4(x, c, k));
+  }
+}
+
+// One lane sends one row of the outbox, at most two owners' worth.
+__device__ __forceinline__ void send_row(const Args& a, const Work& w, const Exchange& e, unsigned row) {
+  for (unsigned unit = row * 4, next; unit < row * 4 + 4; unit = next) {
+    const unsigned owner = unit * a.cluster / UNITS;
+    const Share share(owner, a.cluster);
+    next = min(share.end, row * 4 + 4);
+    bulk_copy_to_cluster(cluster_addr(smem_u32(e.inbox) + (w.rank * share.units + unit - share.first) * UNIT_BYTES, owner),
+                         smem_u32(e.outbox) + row * OUTBOX_PITCH + (unit & 3) * UNIT_BYTES, (next - unit) * UNIT_BYTES,
+                         cluster_addr(e.inbox_full, owner));
+  }
+}
+
+// Four dims of a unit, summed over the cluster.
+__device__ __forceinline__ float4 sum_inbox(const Args& a, const Exchange& e, const Share& mine, int local_unit, int piece) {
+  float4 o = make_float4(0.f, 0.f, 0.f, 0.f);
+  const uint8_t* src = e.inbox + local_unit * UNIT_BYTES + piece * 8;
+#pragma unroll 8
+  for (int c = 0; c < a.cluster; c++) {
+    const uint2 x = *reinterpret_cast<const uint2*>(src + c * mine.units * UNIT_BYTES);
+    const float2 lo = __half22float2(*reinterpret_cast<const __half2*>(&x.x)), hi = __half22float2(*reinterpret_cast<const __half2*>(&x.y));
+    o = make_float4(o.x + lo.x, o.y + lo.y, o.z + hi.x, o.w + hi.y);
+  }
+  return o;
+}
+
+// The groups of a sequence: every block has written its share; the last of `groups` to arrive combines them.
+template <int NWG>
+__device__ __forceinline__ void combine_groups(const Args& a, const Work& w, const Exchange& e, const Share& mine, float v_scale, int tid) {
+  constexpr int N = NWG * 128;
+  __threadfence();
+  bar_sync(FINISH_BARRIER, N);
+  unsigned* ticket = a.tickets + (size_t)w.block * MAX_CLUSTER + w.rank;
+  if (tid == 0) *e.last = atomicAdd(ticket, 1u) == (unsigned)a.groups - 1;
+  bar_sync(FINISH_BARRIER, N);
+  if (!*e.last) return;
+  __threadfence();
+  if (tid == 0) *ticket = 0;                             // for the next launch
+  for (int i = mine.first * 32 + tid; i < mine.end * 32; i += N) {
+    const int row = i >> 7, dim = (i & 127) * 4;
+    const float2* ml = a.part_ml + (size_t)w.block * a.groups * ROWS + row;
+    float common = -INFINITY, sum = 0.f;
+#pragma unroll 1
+    for (int g = 0; g < a.groups; g++) common = fmaxf(common, __ldcg(ml + g * ROWS).x);
+    float4 o = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll 2
+    for (int g = 0; g < a.groups; g++) {
+      const float2 x = __ldcg(ml + g * ROWS);
+      const float weight = part_weight(x.x, common) * x.y;
+      const float4 y = __ldcg(part_of(a, w.block, g, row, dim));
+      sum += weight;
+      o = make_float4(fmaf(weight, y.x, o.x), fmaf(weight, y.y, o.y), fmaf(weight, y.z, o.z), fmaf(weight, y.w, o.w));
+    }
+    store_out(a, w.block, row, dim, o, v_scale * inverse_sum(sum));
+  }
+}
+
+// Called by the warpgroups of every block of the cluster when their tiles are done.
+template <int NWG>
+__device__ __forceinline__ void finish(const Args& a, const Work& w, const Exchange& e, Softmax& x, float v_scale, int wg, int warp, int lane) {
+  constexpr int N = NWG * 128;
+  const int tid = wg * 128 + warp * 32 + lane;
+  STAMP(8);
+  reduce_sums(e, x, wg, warp, lane);
+  bar_sync(FINISH_BARRIER, N);                           // nobody of this block reads a KV stage any more
+  cluster_wait();                                        // all blocks of the cluster have started
+  publish_sums<NWG>(a, w, e, tid);
+  STAMP(9);
+  mbar_wait(e.table_full, 0);                            // nobody of the cluster reads a KV stage any more
+  STAMP(10);
+
+  float factor[2];
+  float2 total[2];
+  final_factors(a, e, wg, lane, factor, total);
+  STAMP(14);
+#pragma unroll
+  for (int c = 0; c < 16; c++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) x.acc[c][i] *= factor[i >> 1];
+  if (NWG == 1) {
+    deliver_rows(a, w, e, x, v_scale, 0, warp, lane);
+    deliver_rows(a, w, e, x, v_scale, 1, warp, lane);
+  } else if (wg == 0) {                                  // warpgroup k gathers rows 8 k .. 8 k + 7
+    give_rows(e, x, 1, tid & 127);
+    bar_sync(FINISH_BARRIER, N);
+    take_rows(e, x, 0, tid & 127);
+    deliver_rows(a, w, e, x, v_scale, 0, warp, lane);
+  } else {
+    give_rows(e, x, 0, tid & 127);
+    bar_sync(FINISH_BARRIER, N);
+    take_rows(e, x, 1, tid & 127);
+    deliver_rows(a, w, e, x, v_scale, 1, warp, lane);
+  }
+  STAMP(15);
+  const Share mine(w.rank, a.cluster);
+  STAMP(16);
+  if (a.cluster > 1) {
+    fence_async_proxy();
+    STAMP(17);
+    bar_sync(FINISH_BARRIER, N);
+    STAMP(18);
+    constexpr int ROWS_PER_WARP = ROWS / (NWG * 4);      // each copy takes its warp some 70 cycles
+    if (lane < ROWS_PER_WARP) send_row(a, w, e, (wg * 4 + warp) * ROWS_PER_WARP + lane);
+    __syncwarp();
+    STAMP(11);
+    mbar_wait(e.inbox_full, 0);
+    STAMP(12);
+    cluster_arrive();
+    for (int i = mine.first * 32 + tid; i < mine.end * 32; i += N) {
+      const int unit = i >> 5, piece = i & 31, row = unit >> 2, dim = (unit & 3) * 128 + piece * 4;
+      const float4 o = sum_inbox(a, e, mine, unit - mine.first, piece);
+      if (a.groups == 1)
+        store_out(a, w.block, row, dim, o, v_scale);
+      else
+        __stcg(part_of(a, w.block, w.group, row, dim), o);
+    }
+  }
+  if (a.groups > 1) {
+    // Every block of the cluster writes the same (max, sum).
+    if (wg == 0 && warp == 0 && (lane & 3) == 0)
+#pragma unroll
+      for (int k = 0; k < 2; k++) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + k * 8 + (lane >> 2)] = total[k];
+    combine_groups<NWG>(a, w, e, mine, v_scale, tid);
+  }
+  STAMP(13);
+  if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read
+}

@@ -1,0 +1,74 @@
+// Query operand of the score product: two e4m3 parts per bf16 value, in the swizzled layout that wgmma reads.
+#pragma once
+#include "decode.cuh"
+
+constexpr int Q_BOX = 32 * 128;                          // 128 dims of 32 rows: 16 high parts, then 16 low parts
+constexpr int Q_BYTES = 4 * Q_BOX + 32 * 64;
+
+// Offset of (row, dim) in the query image: four 128-byte-swizzled boxes, then the 64-byte-swizzled box of the rope dims.
+__device__ __forceinline__ int q_offset(int row, int dim) {
+  if (dim < D_V) {
+    const int off = row * 128 + (dim & 127);
+    return (dim >> 7) * Q_BOX + (off ^ (((off >> 7) & 7) << 4));
+  }
+  const int off = row * 64 + (dim - D_V);
+  return 4 * Q_BOX + (off ^ (((off >> 7) & 3) << 4));
+}
+
+// Two bf16 times a power of two, as f16 (exact but below 2^-14): e4m3 parts hi and lo with x = hi + lo / 16.
+__device__ __forceinline__ void split_pair(uint16_t& hi, uint16_t& lo, uint32_t bf16x2, float inverse) {
+  uint32_t x, back, rest;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(__uint_as_float(bf16x2 & 0xffff0000u) * inverse), "f"(__uint_as_float(bf16x2 << 16) * inverse));
+  asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(hi) : "r"(x));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(back) : "h"(hi));
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(rest) : "r"(x), "r"(back));
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(rest) : "r"(rest), "r"(0x4c004c00u));   // 16
+  asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(lo) : "r"(rest));
+}
+
+// The rows of one warp: WARPS warps share 16 rows. Loading is apart from storing so that other work hides its latency.
+// Two adjacent rows are 9 x 256 contiguous bytes; a lane takes 8 bytes (4 dims) of each.
+template <int WARPS>
+struct QueryRows {
+  static constexpr int PAIRS = ROWS / WARPS / 2, CHUNKS = 2 * D_QK / 128;
+  uint2 raw[PAIRS][CHUNKS];
+
+  __device__ __forceinline__ void load(const Args& a, int block, int warp, int lane) {
+    const uint2* src = reinterpret_cast<const uint2*>(a.q + ((size_t)block * ROWS + warp * PAIRS * 2) * D_QK) + lane;
+#pragma unroll
+    for (int p = 0; p < PAIRS; p++)
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i++) raw[p][i] = __ldg(src + (p * CHUNKS + i) * 32);
+  }
+
+  // q = (hi + lo / 16) * scale, exact for bf16 q: e4m3 keeps 4 significant bits, the rest of a bf16 significand fits in 4 more.
+  __device__ __forceinline__ void store(uint8_t* image, float* row_scale, int warp, int lane) const {
+#pragma unroll
+    for (int p = 0; p < PAIRS; p++) {
+      uint32_t top[2] = {0, 0};                          // largest |bf16| of each row, two lanes of 16 bits at once
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i++) {
+        const uint32_t t = __vmaxu2(raw[p][i].x & 0x7fff7fffu, raw[p][i].y & 0x7fff7fffu);
+        if (i < CHUNKS / 2 || (i == CHUNKS / 2 && lane < 16)) top[0] = __vmaxu2(top[0], t); else top[1] = __vmaxu2(top[1], t);
+      }
+      float inverse[2];
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const uint32_t amax = __reduce_max_sync(~0u, max(top[r] & 0xffffu, top[r] >> 16)) << 16;
+        const int e = max((int)(amax >> 23), 8);         // amax * inverse lies in [128, 256)
+        inverse[r] = __uint_as_float((uint32_t)(261 - e) << 23);
+        if (lane == 0) row_scale[(warp * PAIRS + p) * 2 + r] = __uint_as_float((uint32_t)max(e - 7, 1) << 23);
+      }
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i++) {
+        const bool second = i > CHUNKS / 2 || (i == CHUNKS / 2 && lane >= 16);
+        const int row = (warp * PAIRS + p) * 2 + second, dim = i * 128 + lane * 4 - second * D_QK;
+        uint16_t hi[2], lo[2];
+        split_pair(hi[0], lo[0], raw[p][i].x, second ? inverse[1] : inverse[0]);
+        split_pair(hi[1], lo[1], raw[p][i].y, second ? inverse[1] : inverse[0]);
+        *reinterpret_cast<uint32_t*>(image + q_offset(row, dim)) = hi[0] | (uint32_t)hi[1] << 16;
+        *reinterpret_cast<uint32_t*>(image + q_offset(row + ROWS, dim)) = lo[0] | (uint32_t)lo[1] << 16;
+      }
+    }
+  }
+};
