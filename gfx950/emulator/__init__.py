@@ -6,5 +6,6 @@ from .counters import Counters
 from .findings import Finding
 from .launch import Run, launch
 from .schedule import CONJUNCTION, Schedule
+from .verify import Verdict, verify
 
-__all__ = ["CONJUNCTION", "Buffer", "Counters", "Finding", "RawKernarg", "Run", "Schedule", "launch"]
+__all__ = ["CONJUNCTION", "Buffer", "Counters", "Finding", "RawKernarg", "Run", "Schedule", "Verdict", "launch", "verify"]

@@ -11,7 +11,7 @@ import numpy as np
 from ..codeobject import CodeObject, Kernel
 from ..errors import BadLaunch, EmulationFault, UnimplementedOpcode
 from .arguments import Dispatch, RawKernarg, build_kernarg
-from .buffers import AddressSpace, base_address
+from .buffers import AddressSpace, Buffer, base_address
 from .counters import Counters, count
 from .executor import LaunchConfig, NativeRun, execute
 from .findings import Finding, Translator
@@ -28,7 +28,11 @@ PRELOAD_PROLOGUE_BYTES = 256  # code that loads the arguments where firmware can
 
 @dataclass(frozen=True)
 class Run:
-    """A finished launch: `findings` in the order of their first occurrence, `instructions` = wave instructions executed."""
+    """A finished launch.
+
+    args: the arrays and numbers it ran on (Buffers as their arrays). findings: in the order of their first occurrence.
+    instructions: wave instructions executed; executed: the same for each instruction of the code object.
+    """
 
     kernel: str
     schedule: Schedule
@@ -36,7 +40,8 @@ class Run:
     findings: list[Finding]
     counters: Counters
     instructions: int
-    executed: list[int] = field(repr=False)  # per instruction of the code object
+    executed: list[int] = field(repr=False)
+    args: list[Any] = field(repr=False, default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -75,7 +80,7 @@ def launch(
     config = _config(kernel, dispatch, kernarg, space)
     _set_schedule(config, schedule, FILLS[lds_fill], workgroups_in_flight, budget, strict)
     native = execute(program_of(code), config, space)
-    run = _run(code, kernel, schedule, lds_fill, space, native)
+    run = _run(code, kernel, schedule, lds_fill, space, native, _arrays(args))
     if strict and run.findings:
         first = run.findings[0]
         error = UnimplementedOpcode if first.kind == "unimplemented" else EmulationFault
@@ -168,7 +173,14 @@ def _set_schedule(config: LaunchConfig, schedule: Schedule, fill: int, in_flight
     config.budget, config.strict, config.check_hazards = budget, strict, True
 
 
-def _run(code: CodeObject, kernel: Kernel, schedule: Schedule, fill: str, space: AddressSpace, native: NativeRun) -> Run:
+def _arrays(args: Sequence[Any] | RawKernarg) -> list[Any]:
+    values = list(args.pointers.values()) if isinstance(args, RawKernarg) else args
+    return [value.array if isinstance(value, Buffer) else value for value in values]
+
+
+def _run(
+    code: CodeObject, kernel: Kernel, schedule: Schedule, fill: str, space: AddressSpace, native: NativeRun, args: list[Any]
+) -> Run:
     program = program_of(code)
     buffers = [(name, base_address(k), data.size) for k, (data, name, _) in enumerate(space.entries)]
     translate = Translator(code, kernel, program, buffers)
@@ -180,4 +192,5 @@ def _run(code: CodeObject, kernel: Kernel, schedule: Schedule, fill: str, space:
         counters=count(program.instructions, native),
         instructions=sum(native.executed),
         executed=native.executed,
+        args=args,
     )
