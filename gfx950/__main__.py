@@ -57,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     described.add_argument("--dynamic-lds", type=int, default=0, metavar="BYTES", help="LDS that the launch adds")
     checked = commands.add_parser("check", parents=[shared], help="spills, hazards, undefined registers, LDS, launch bounds")
+    checked.add_argument("--notes", action="store_true", help="also print what is no finding but worth knowing")
     for command in (described, checked):
         command.add_argument("--json", action="store_true", help="machine-readable output (documented in gfx950/README.md)")
     commands.add_parser("disasm", parents=[shared], help="disassembly with source lines")
@@ -134,9 +135,10 @@ def _check(options: argparse.Namespace) -> int:
         document = {"schema_version": SCHEMA_VERSION, "ok": not serious, "files": files, "problems": problems}
         print(json.dumps(document, indent=2))
     else:
-        for finding in found:
+        for finding in found if options.notes else serious:
             print(finding)
-        print(f"{len(entries)} file(s): {len(serious)} finding(s), {len(found) - len(serious)} note(s)")
+        hidden = len(found) - len(serious)
+        print(f"{len(entries)} file(s): {len(serious)} finding(s), {hidden} note(s){'' if options.notes else ' (--notes)'}")
     return BAD_INPUT if problems else FINDINGS if serious else CLEAN
 
 

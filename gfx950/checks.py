@@ -131,7 +131,7 @@ def hazards(subject: Subject) -> Iterator[Finding]:
             f"`{consumer.text}` {hazard.rule.text} {hazard.found} wait states after {written}, {hazard.needed} are needed;"
             f" put `s_nop {_nop(hazard.needed - hazard.found)}` between"
         )
-        severity = NOTE if hazard.rule.advisory else ERROR
+        severity = NOTE if hazard.advisory else ERROR
         yield _finding(subject, f"hazard/{hazard.rule.name}", severity, message, hazard.consumer)
 
 
