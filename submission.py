@@ -13,15 +13,14 @@ DISPATCH_TABLE = {}
 # from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
+from task import input_t
+
 QK_DIM = 576  # one KV row: 512 latent values (also V) and 64 rotary ones
 V_DIM = 512
-
-# (q, kv_data, qo_indptr, kv_indptr, config) as task.py describes it.
-Data = tuple[torch.Tensor, dict[str, Any], torch.Tensor, torch.Tensor, dict[str, Any]]
 
 
 class Shape(NamedTuple):
@@ -42,7 +41,7 @@ class Shape(NamedTuple):
         return sum(abs(math.log2(max(mine, 1) / max(theirs, 1))) for mine, theirs in zip(self, other, strict=True))
 
 
-def shape_of(data: Data) -> Shape:
+def shape_of(data: input_t) -> Shape:
     q, _, _, kv_indptr, config = data
     return Shape(kv_indptr.numel() - 1, int(config["q_seq_len"]), int(config["kv_seq_len"]), q.shape[1])
 
@@ -52,7 +51,7 @@ def tensor_key(tensor: torch.Tensor) -> tuple:
     return tensor.dtype, tensor.shape, tensor.stride(), tensor.data_ptr() & 15
 
 
-def plan_key(data: Data) -> tuple:
+def plan_key(data: input_t) -> tuple:
     """Two inputs with equal keys may share a plan.
 
     The contents of the indptr tensors are absent because no plan reads them: kernels read them at every call.
@@ -73,7 +72,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-# from kernels.layout import V_DIM, Data, Shape
+# from kernels.layout import V_DIM, Shape
+from task import input_t
 
 E2M1_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
@@ -98,11 +98,11 @@ class TorchBackend:
         # bf16 is read fastest on a CPU: widening it is one vector shift, fp8 and fp4 need a table look-up per value.
         return {"format": "bf16", "chunk_tokens": 4096}
 
-    def plan(self, data: Data, params: dict[str, Any]) -> Callable[[Data], torch.Tensor]:
+    def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
         reader = KV_READERS[params["format"]]
         chunk_tokens = int(params["chunk_tokens"])
 
-        def run(data: Data) -> torch.Tensor:
+        def run(data: input_t) -> torch.Tensor:
             q, kv_data, qo_indptr, kv_indptr, config = data
             out = torch.zeros(q.shape[0], q.shape[1], V_DIM, dtype=torch.bfloat16, device=q.device)
             read_rows = reader(kv_data)
@@ -166,17 +166,17 @@ def read_chunk(read_rows: Callable[[slice], torch.Tensor], group: Group, start: 
     return rows.view(group.count, group.kv_len, -1)
 
 
-def bf16_reader(kv_data: dict[str, Any]) -> Callable[[slice], torch.Tensor]:
+def bf16_reader(kv_data: Any) -> Callable[[slice], torch.Tensor]:
     kv = kv_data["bf16"]  # [total_kv, 1, 576] bf16
     return lambda rows: kv[rows, 0].float()
 
 
-def fp8_reader(kv_data: dict[str, Any]) -> Callable[[slice], torch.Tensor]:
+def fp8_reader(kv_data: Any) -> Callable[[slice], torch.Tensor]:
     kv, scale = kv_data["fp8"]  # [total_kv, 1, 576] e4m3, [1] fp32
     return lambda rows: kv[rows, 0].float() * scale
 
 
-def mxfp4_reader(kv_data: dict[str, Any]) -> Callable[[slice], torch.Tensor]:
+def mxfp4_reader(kv_data: Any) -> Callable[[slice], torch.Tensor]:
     packed, scale = (tensor.view(torch.uint8) for tensor in kv_data["mxfp4"])  # [total_kv, 1, 288], [>= total_kv, >= 18]
     pairs = e2m1_pairs(packed.device)
     powers = e8m0_powers(packed.device)
@@ -207,6 +207,455 @@ def e8m0_powers(device: torch.device) -> torch.Tensor:
 
 KV_READERS = {"bf16": bf16_reader, "fp8": fp8_reader, "mxfp4": mxfp4_reader}
 
+# >>> kernels/triton_kernels.py
+"""Triton device code: split-KV MLA decode for bf16 and fp8 KV, and the combine of its splits.
+
+The query rows (tokens x heads) of a sequence are the M operand of the tensor-core products, a tile of its KV rows the
+N operand. A tile is loaded once and serves as K (576 columns) and V (the first 512).
+
+An fp8 row is loaded as 16-bit words, each two neighbouring columns, and widened to f16 in the registers of the products'
+operands: 8-bit elements could not take the transposed shared-memory loads that V needs. All even columns form one operand
+and all odd ones another.
+"""
+
+# Device code is typed by Triton's compiler, not by pyright.
+# pyright: reportArgumentType=false, reportAssignmentType=false, reportAttributeAccessIssue=false, reportOperatorIssue=false
+# pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false
+
+# from __future__ import annotations
+
+try:
+    import triton
+    import triton.language as tl
+    from triton import OutOfResources
+
+    jit = triton.jit
+except ImportError:  # TritonBackend.available says so
+    tl, OutOfResources = None, MemoryError  # type: ignore[assignment]
+
+    def jit(function):  # type: ignore[misc]
+        return function
+
+
+@jit
+def split_range(kv_indptr_ptr, sequence, split, num_kv_splits, block_n: tl.constexpr):
+    """KV rows [begin, end) of a split: an equal number of whole tiles each, the last ones shorter or empty."""
+    first = tl.load(kv_indptr_ptr + sequence)
+    last = tl.load(kv_indptr_ptr + sequence + 1)
+    rows = tl.cdiv(tl.cdiv(last - first, block_n), num_kv_splits) * block_n
+    begin = first + split * rows
+    return begin, tl.minimum(begin + rows, last)
+
+
+@jit
+def softmax_step(scores, columns_valid, peak, total):
+    """One step of the online softmax in base 2: (p, rescale, peak, total). A NaN score makes its row NaN."""
+    scores = tl.where(columns_valid[None, :], scores, -float("inf"))
+    new_peak = tl.maximum(peak, tl.max(scores, 1))
+    p = tl.exp2(scores - new_peak[:, None])
+    rescale = tl.exp2(peak - new_peak)
+    return p, rescale, new_peak, total * rescale + tl.sum(p, 1)
+
+
+@jit
+def store_rows(
+    acc,  # fp32 [block_m, 512]: sum of p * V
+    peak,  # fp32 [block_m]: largest score, base 2
+    total,  # fp32 [block_m]: sum of p
+    first_row,  # of the sequence, in rows of q
+    rows,
+    rows_valid,
+    split,
+    num_kv_splits,
+    out_ptr,
+    partial_ptr,
+    lse_ptr,
+    whole: tl.constexpr,
+):
+    """Write the output if the sequence is whole, else this split's normalised part and its base-2 log-sum-exp."""
+    columns = tl.arange(0, 512)[None, :]
+    row = (first_row + rows).to(tl.int64)
+    if whole:
+        result = tl.where(total[:, None] == 0, 0.0, acc / total[:, None])  # a sequence without KV gives zeros
+        tl.store(out_ptr + row[:, None] * 512 + columns, result.to(tl.bfloat16), mask=rows_valid[:, None])
+    else:
+        part = row * num_kv_splits + split
+        tl.store(partial_ptr + part[:, None] * 512 + columns, acc / total[:, None], mask=rows_valid[:, None])
+        tl.store(lse_ptr + part, peak + tl.log2(total), mask=rows_valid)
+
+
+@jit
+def decode_bf16_kernel(
+    q_ptr,  # bf16 [total_q, heads, 576]
+    kv_ptr,  # bf16 [total_kv, 1, 576]
+    kv_scale_ptr,  # unused
+    qo_indptr_ptr,  # i32 [batch + 1]
+    kv_indptr_ptr,  # i32 [batch + 1]
+    out_ptr,  # bf16 [total_q, heads, 512], written if whole
+    partial_ptr,  # fp32 [total_q, heads, num_kv_splits, 512], written otherwise
+    lse_ptr,  # fp32 [total_q, heads, num_kv_splits]
+    sm_scale,
+    heads: tl.constexpr,
+    kv_row_bytes: tl.constexpr,
+    row_blocks: tl.constexpr,
+    whole: tl.constexpr,  # num_kv_splits is 1
+    block_m: tl.constexpr,
+    block_n: tl.constexpr,
+    overlap: tl.constexpr,
+    operand: tl.constexpr,  # bf16; fp32 under the interpreter, whose product of bf16 is wrong
+):
+    if overlap:
+        tl.extra.cuda.gdc_launch_dependents()
+    sequence = tl.program_id(0) // row_blocks
+    split = tl.program_id(1)
+    num_kv_splits = tl.num_programs(1)
+    begin, end = split_range(kv_indptr_ptr, sequence, split, num_kv_splits, block_n)
+    q_begin = tl.load(qo_indptr_ptr + sequence)
+    q_end = tl.load(qo_indptr_ptr + sequence + 1)
+    rows = tl.program_id(0) % row_blocks * block_m + tl.arange(0, block_m)
+    rows_valid = rows < (q_end - q_begin) * heads
+
+    q_row = q_ptr + (q_begin * heads + rows).to(tl.int64)[:, None] * 576
+    q_latent = tl.load(q_row + tl.arange(0, 512)[None, :], mask=rows_valid[:, None], other=0.0).to(operand)
+    q_rope = tl.load(q_row + 512 + tl.arange(0, 64)[None, :], mask=rows_valid[:, None], other=0.0).to(operand)
+    score_scale = sm_scale * 1.4426950408889634  # log2(e)
+
+    peak = tl.full((block_m,), -float("inf"), tl.float32)
+    total = tl.zeros((block_m,), tl.float32)
+    acc = tl.zeros((block_m, 512), tl.float32)
+    for tile in range(begin, end, block_n):
+        tokens = tile + tl.arange(0, block_n)
+        # Rows past the end repeat the last one: finite unless the sequence is not, and their p is 0.
+        kv_row = kv_ptr + tl.minimum(tokens, end - 1).to(tl.int64)[:, None] * (kv_row_bytes // 2)
+        latent = tl.load(kv_row + tl.arange(0, 512)[None, :]).to(operand)
+        rope = tl.load(kv_row + 512 + tl.arange(0, 64)[None, :]).to(operand)
+        scores = tl.dot(q_rope, tl.trans(rope), tl.dot(q_latent, tl.trans(latent))) * score_scale
+        p, rescale, peak, total = softmax_step(scores, tokens < end, peak, total)
+        acc = tl.dot(p.to(operand), latent, acc * rescale[:, None])
+
+    first_row = q_begin * heads
+    store_rows(acc, peak, total, first_row, rows, rows_valid, split, num_kv_splits, out_ptr, partial_ptr, lse_ptr, whole)
+
+
+@jit
+def widen_low(words, convert: tl.constexpr):
+    """e4m3 in the low bytes of u16 words -> f16, exactly: by "cvt" (sm_89 and later) the value, by "shift" the value times
+    2^(fp8_bias - 15), subnormals included."""
+    if convert == "cvt":
+        return tl.inline_asm_elementwise(
+            "{.reg .b32 t; .reg .b16 l, h; prmt.b32 t, $1, 0, 0x4420; mov.b32 {l, h}, t; cvt.rn.f16x2.e4m3x2 $0, l;}",
+            "=r,r",
+            [words],
+            tl.float16,
+            is_pure=True,
+            pack=2,
+        )
+    return (((words & 0x80) << 8) | ((words & 0x7F) << 7)).to(tl.float16, bitcast=True)
+
+
+@jit
+def widen_high(words, convert: tl.constexpr):
+    """As widen_low, for the high bytes."""
+    if convert == "cvt":
+        return tl.inline_asm_elementwise(
+            "{.reg .b32 t; .reg .b16 l, h; prmt.b32 t, $1, 0, 0x4431; mov.b32 {l, h}, t; cvt.rn.f16x2.e4m3x2 $0, l;}",
+            "=r,r",
+            [words],
+            tl.float16,
+            is_pure=True,
+            pack=2,
+        )
+    return ((words & 0x8000) | ((words & 0x7F00) >> 1)).to(tl.float16, bitcast=True)
+
+
+@jit
+def row_powers(largest):
+    """The power of two at or below each |largest|, 1 for 0: dividing by it is exact and keeps q inside the range of f16."""
+    power = (largest.to(tl.int32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
+    return tl.where(power == 0, 1.0, power)
+
+
+@jit
+def even_odd(x, rows: tl.constexpr, columns: tl.constexpr):
+    """The even and the odd columns of [rows, columns], as f16."""
+    return tl.split(tl.reshape(x.to(tl.float16), (rows, columns // 2, 2)))
+
+
+@jit
+def decode_fp8_kernel(
+    q_ptr,  # bf16 [total_q, heads, 576]
+    kv_ptr,  # e4m3 [total_kv, 1, 576]
+    kv_scale_ptr,  # fp32 [1]
+    qo_indptr_ptr,  # i32 [batch + 1]
+    kv_indptr_ptr,  # i32 [batch + 1]
+    out_ptr,  # bf16 [total_q, heads, 512], written if whole
+    partial_ptr,  # fp32 [total_q, heads, num_kv_splits, 512], written otherwise
+    lse_ptr,  # fp32 [total_q, heads, num_kv_splits]
+    sm_scale,
+    heads: tl.constexpr,
+    kv_row_bytes: tl.constexpr,
+    row_blocks: tl.constexpr,
+    whole: tl.constexpr,  # num_kv_splits is 1
+    block_m: tl.constexpr,
+    block_n: tl.constexpr,
+    overlap: tl.constexpr,
+    convert: tl.constexpr,
+    fp8_bias: tl.constexpr,
+):
+    if overlap:
+        tl.extra.cuda.gdc_launch_dependents()
+    sequence = tl.program_id(0) // row_blocks
+    split = tl.program_id(1)
+    num_kv_splits = tl.num_programs(1)
+    begin, end = split_range(kv_indptr_ptr, sequence, split, num_kv_splits, block_n)
+    q_begin = tl.load(qo_indptr_ptr + sequence)
+    q_end = tl.load(qo_indptr_ptr + sequence + 1)
+    rows = tl.program_id(0) % row_blocks * block_m + tl.arange(0, block_m)
+    rows_valid = rows < (q_end - q_begin) * heads
+
+    q_row = q_ptr + (q_begin * heads + rows).to(tl.int64)[:, None] * 576
+    q_latent = tl.load(q_row + tl.arange(0, 512)[None, :], mask=rows_valid[:, None], other=0.0).to(tl.float32)
+    q_rope = tl.load(q_row + 512 + tl.arange(0, 64)[None, :], mask=rows_valid[:, None], other=0.0).to(tl.float32)
+    powers = row_powers(tl.maximum(tl.max(tl.abs(q_latent), 1), tl.max(tl.abs(q_rope), 1)))
+    q_even, q_odd = even_odd(q_latent / powers[:, None], block_m, 512)
+    q_rope_even, q_rope_odd = even_odd(q_rope / powers[:, None], block_m, 64)
+    kv_scale = tl.load(kv_scale_ptr)
+    if convert == "shift":
+        kv_scale *= 1 << (15 - fp8_bias)
+    score_scale = powers * (sm_scale * 1.4426950408889634 * kv_scale)  # log2(e)
+
+    peak = tl.full((block_m,), -float("inf"), tl.float32)
+    total = tl.zeros((block_m,), tl.float32)
+    acc_even = tl.zeros((block_m, 256), tl.float32)
+    acc_odd = tl.zeros((block_m, 256), tl.float32)
+    words_ptr = kv_ptr.to(tl.pointer_type(tl.uint16))
+    for tile in range(begin, end, block_n):
+        tokens = tile + tl.arange(0, block_n)
+        # Rows past the end repeat the last one: finite unless the sequence is not, and their p is 0.
+        kv_row = words_ptr + tl.minimum(tokens, end - 1).to(tl.int64)[:, None] * (kv_row_bytes // 2)
+        words = tl.load(kv_row + tl.arange(0, 256)[None, :])
+        rope_words = tl.load(kv_row + 256 + tl.arange(0, 32)[None, :])
+        even = widen_low(words, convert)
+        odd = widen_high(words, convert)
+        scores = tl.dot(q_even, tl.trans(even))
+        scores = tl.dot(q_odd, tl.trans(odd), scores)
+        scores = tl.dot(q_rope_even, tl.trans(widen_low(rope_words, convert)), scores)
+        scores = tl.dot(q_rope_odd, tl.trans(widen_high(rope_words, convert)), scores)
+        p, rescale, peak, total = softmax_step(scores * score_scale[:, None], tokens < end, peak, total)
+        p = p.to(tl.float16)
+        acc_even = tl.dot(p, even, acc_even * rescale[:, None])
+        acc_odd = tl.dot(p, odd, acc_odd * rescale[:, None])
+
+    acc = tl.interleave(acc_even, acc_odd) * kv_scale
+    first_row = q_begin * heads
+    store_rows(acc, peak, total, first_row, rows, rows_valid, split, num_kv_splits, out_ptr, partial_ptr, lse_ptr, whole)
+
+
+@jit
+def combine_kernel(
+    partial_ptr,  # fp32 [rows, num_kv_splits, 512]
+    lse_ptr,  # fp32 [rows, num_kv_splits], base 2; -inf marks an empty split, whose part is undefined
+    out_ptr,  # bf16 [rows, 512]
+    num_kv_splits: tl.constexpr,
+    padded_splits: tl.constexpr,  # the next power of two
+    block_d: tl.constexpr,
+    overlap: tl.constexpr,
+):
+    if overlap:
+        tl.extra.cuda.gdc_wait()
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * block_d + tl.arange(0, block_d)
+    splits = tl.arange(0, padded_splits)
+    lse = tl.load(lse_ptr + row * num_kv_splits + splits, mask=splits < num_kv_splits, other=-float("inf"))
+    filled = lse != -float("inf")  # true for NaN, which must reach the output
+    weights = tl.where(filled, tl.exp2(lse - tl.max(lse, 0)), 0.0)
+    parts = partial_ptr + (row * num_kv_splits + splits)[:, None] * 512 + columns[None, :]
+    part = tl.load(parts, mask=filled[:, None], other=0.0)
+    total = tl.sum(weights, 0)
+    result = tl.where(total == 0, 0.0, tl.sum(part * weights[:, None], 0) / total)
+    tl.store(out_ptr + row * 512 + columns, result.to(tl.bfloat16))
+
+# >>> kernels/triton_backend.py
+"""MLA decode in Triton on any GPU: plans launch compiled kernels directly, on buffers of their own."""
+
+# from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# from kernels.layout import V_DIM, Shape, shape_of
+# from kernels.triton_kernels import OutOfResources, combine_kernel, decode_bf16_kernel, decode_fp8_kernel, tl
+from task import input_t
+
+MAX_BLOCK_M = 64
+MIN_BLOCK_N = 16
+FP8_BIAS = {torch.float8_e4m3fn: 7, torch.float8_e4m3fnuz: 8, torch.uint8: 7}
+
+
+class TritonBackend:
+    name = "triton"
+
+    def available(self, device: torch.device) -> str | None:
+        if not hasattr(decode_bf16_kernel, "warmup"):
+            return "Triton is not installed"
+        if device.type != "cuda" and not interpreted():
+            return f"Triton needs a GPU and the tensors are on {device.type}"
+        return None
+
+    def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
+        nvidia = device.type == "cuda" and torch.version.hip is None
+        major, minor = torch.cuda.get_device_capability(device) if nvidia else (0, 0)
+        capability = 10 * major + minor
+        params = {
+            "format": "fp8",
+            "block_n": 64 if shape.rows <= 16 else 32,
+            "num_warps": 4 if shape.rows <= 16 else 8,
+            "num_stages": 3 if nvidia else 1,
+            "convert": "cvt" if capability >= 89 else "shift",
+            "combine_block_d": 128,
+            "combine_warps": 1,
+            "overlap": capability >= 90,  # programmatic dependent launch of the combine
+        }
+        params["num_kv_splits"] = default_splits(shape, params["block_n"], device)
+        return params
+
+    def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
+        device = data[0].device
+        if device.type != "cuda" or torch.cuda.device_count() == 1:
+            return TritonPlan(data, params)
+        with torch.cuda.device(device):
+            plan = TritonPlan(data, params)
+
+        def run_on_device(data: input_t) -> torch.Tensor:
+            with torch.cuda.device(device):  # Triton launches on the current device
+                return plan(data)
+
+        return run_on_device
+
+
+def interpreted() -> bool:
+    """Whether TRITON_INTERPRET was set when the kernels were defined."""
+    return not hasattr(decode_bf16_kernel, "cache_key")
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def next_power_of_2(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def default_splits(shape: Shape, block_n: int, device: torch.device) -> int:
+    """Splits that give every multiprocessor two programs, of at least two tiles each."""
+    multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+    programs = shape.batch * ceil_div(shape.rows, block_rows(shape))
+    tiles = ceil_div(shape.kv_len, block_n)
+    return max(1, min(2 * multiprocessors // max(programs, 1), tiles // 2, 64))
+
+
+def block_rows(shape: Shape) -> int:
+    return min(MAX_BLOCK_M, max(16, next_power_of_2(shape.rows)))
+
+
+class TritonPlan:
+    """Launches for one plan_key. The output and the workspace are allocated once and rewritten by every call.
+
+    `params` are those in use: a tile that does not fit into shared memory is made smaller.
+    """
+
+    def __init__(self, data: input_t, params: dict[str, Any]) -> None:
+        q = data[0]
+        self.params = dict(params)
+        self.splits = int(params["num_kv_splits"])
+        self.out = torch.empty(*q.shape[:2], V_DIM, dtype=torch.bfloat16, device=q.device)
+        parts = (*q.shape[:2], self.splits) if self.splits > 1 else (0,)
+        self.partial = torch.empty(*parts, V_DIM, dtype=torch.float32, device=q.device)
+        self.lse = torch.empty(parts, dtype=torch.float32, device=q.device)
+        self.decode = self.fitting_decode(data)
+        self.combine = self.combine_launch() if self.splits > 1 else None
+
+    def __call__(self, data: input_t) -> torch.Tensor:
+        self.decode(*self.decode_args(data))
+        if self.combine is not None:
+            self.combine(self.partial, self.lse, self.out)
+        return self.out
+
+    def decode_args(self, data: input_t) -> tuple:
+        q, _, qo_indptr, kv_indptr, config = data
+        return q, *self.kv_tensors(data), qo_indptr, kv_indptr, self.out, self.partial, self.lse, config["sm_scale"]
+
+    def kv_tensors(self, data: input_t) -> tuple[torch.Tensor, torch.Tensor]:
+        """KV, and its scale where the format has one (else any tensor: the kernel does not read it)."""
+        kv_data = data[1]
+        return kv_data["fp8"] if self.params["format"] == "fp8" else (kv_data["bf16"], self.lse)
+
+    def fitting_decode(self, data: input_t) -> Callable[..., None]:
+        while True:
+            try:
+                return self.decode_launch(data)
+            except OutOfResources:
+                if self.params["num_stages"] > 1:
+                    self.params["num_stages"] -= 1
+                elif self.params["block_n"] > MIN_BLOCK_N:
+                    self.params["block_n"] //= 2
+                else:
+                    raise
+
+    def decode_launch(self, data: input_t) -> Callable[..., None]:
+        shape = shape_of(data)
+        block_m = block_rows(shape)
+        row_blocks = ceil_div(shape.rows, block_m)
+        kv, _ = self.kv_tensors(data)
+        constants = {
+            "heads": shape.heads,
+            "kv_row_bytes": kv.stride(0) * kv.element_size(),
+            "row_blocks": row_blocks,
+            "whole": self.splits == 1,
+            "block_m": block_m,
+            "block_n": self.params["block_n"],
+            "overlap": self.params["overlap"] and self.splits > 1,
+        }
+        if self.params["format"] == "fp8":
+            kernel = decode_fp8_kernel
+            constants |= {"convert": self.params["convert"], "fp8_bias": FP8_BIAS[kv.dtype]}
+        else:
+            kernel = decode_bf16_kernel
+            constants |= {"operand": tl.float32 if interpreted() else tl.bfloat16}
+        options = {name: self.params[name] for name in ("num_warps", "num_stages", "maxnreg") if name in self.params}
+        return launcher(kernel, (shape.batch * row_blocks, self.splits, 1), self.decode_args(data), constants, options)
+
+    def combine_launch(self) -> Callable[..., None]:
+        block_d = self.params["combine_block_d"]
+        constants = {
+            "num_kv_splits": self.splits,
+            "padded_splits": next_power_of_2(self.splits),
+            "block_d": block_d,
+            "overlap": self.params["overlap"],
+        }
+        options = {"num_warps": self.params["combine_warps"]}
+        if self.params["overlap"]:
+            options["launch_pdl"] = True
+        grid = (self.out.shape[0] * self.out.shape[1], V_DIM // block_d, 1)
+        return launcher(combine_kernel, grid, (self.partial, self.lse, self.out), constants, options)
+
+
+def launcher(
+    kernel: Any, grid: tuple[int, int, int], args: tuple, constants: dict[str, Any], options: dict[str, Any]
+) -> Callable[..., None]:
+    """A callable that launches `kernel` on other `args` of the same types and alignments as these, without Triton's
+    analysis of arguments at every call. `constants`: the constexpr parameters, which follow `args` in this order.
+
+    Raises triton.OutOfResources if the kernel needs more shared memory than there is.
+    """
+    if interpreted():
+        return lambda *args: kernel[grid](*args, **constants)
+    launch = kernel.warmup(*args, grid=grid, **constants, **options)[grid]
+    tail = tuple(constants.values())
+    return lambda *args: launch(*args, *tail)
+
 # >>> kernels/dispatch.py
 """Which backend and which parameters serve a call, and the cache of the plans that result."""
 
@@ -219,8 +668,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 # from kernels.assets import DISPATCH_TABLE
-# from kernels.layout import Data, Shape, plan_key, shape_of
+# from kernels.layout import Shape, plan_key, shape_of
 # from kernels.torch_backend import TorchBackend
+# from kernels.triton_backend import TritonBackend
+from task import input_t
 
 BACKEND_VARIABLE = "KERNELPROOF_BACKEND"
 MAX_PLANS = 64  # a plan holds its workspace and output
@@ -243,13 +694,13 @@ class Backend(Protocol):
         """Parameters for a shape without a tuned entry."""
         ...
 
-    def plan(self, data: Data, params: dict[str, Any]) -> Callable[[Data], torch.Tensor]:
+    def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
         """A callable for every input whose plan_key equals that of `data`; it returns bf16 [total_q, heads, 512]."""
         ...
 
 
 # In order of preference; the first that is available serves a shape without a tuned entry.
-BACKENDS: tuple[Backend, ...] = (TorchBackend(),)
+BACKENDS: tuple[Backend, ...] = (TritonBackend(), TorchBackend())
 
 
 class Choice(NamedTuple):
@@ -308,10 +759,10 @@ def choose(shape: Shape, device: torch.device, wanted: str) -> Choice:
     return Choice(backend, {**backend.default_params(shape, device), **entry["params"]})
 
 
-PLANS: dict[tuple, Callable[[Data], torch.Tensor]] = {}
+PLANS: dict[tuple, Callable[[input_t], torch.Tensor]] = {}
 
 
-def plan_for(data: Data) -> Callable[[Data], torch.Tensor]:
+def plan_for(data: input_t) -> Callable[[input_t], torch.Tensor]:
     wanted = os.environ.get(BACKEND_VARIABLE, "auto")
     key = (wanted, *plan_key(data))
     plan = PLANS.get(key)

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from kernels.assets import DISPATCH_TABLE
-from kernels.layout import Data, Shape, plan_key, shape_of
+from kernels.layout import Shape, plan_key, shape_of
 from kernels.torch_backend import TorchBackend
+from kernels.triton_backend import TritonBackend
+from task import input_t
 
 BACKEND_VARIABLE = "KERNELPROOF_BACKEND"
 MAX_PLANS = 64  # a plan holds its workspace and output
@@ -33,13 +35,13 @@ class Backend(Protocol):
         """Parameters for a shape without a tuned entry."""
         ...
 
-    def plan(self, data: Data, params: dict[str, Any]) -> Callable[[Data], torch.Tensor]:
+    def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
         """A callable for every input whose plan_key equals that of `data`; it returns bf16 [total_q, heads, 512]."""
         ...
 
 
 # In order of preference; the first that is available serves a shape without a tuned entry.
-BACKENDS: tuple[Backend, ...] = (TorchBackend(),)
+BACKENDS: tuple[Backend, ...] = (TritonBackend(), TorchBackend())
 
 
 class Choice(NamedTuple):
@@ -98,10 +100,10 @@ def choose(shape: Shape, device: torch.device, wanted: str) -> Choice:
     return Choice(backend, {**backend.default_params(shape, device), **entry["params"]})
 
 
-PLANS: dict[tuple, Callable[[Data], torch.Tensor]] = {}
+PLANS: dict[tuple, Callable[[input_t], torch.Tensor]] = {}
 
 
-def plan_for(data: Data) -> Callable[[Data], torch.Tensor]:
+def plan_for(data: input_t) -> Callable[[input_t], torch.Tensor]:
     wanted = os.environ.get(BACKEND_VARIABLE, "auto")
     key = (wanted, *plan_key(data))
     plan = PLANS.get(key)

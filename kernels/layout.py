@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
+from task import input_t
+
 QK_DIM = 576  # one KV row: 512 latent values (also V) and 64 rotary ones
 V_DIM = 512
-
-# (q, kv_data, qo_indptr, kv_indptr, config) as task.py describes it.
-Data = tuple[torch.Tensor, dict[str, Any], torch.Tensor, torch.Tensor, dict[str, Any]]
 
 
 class Shape(NamedTuple):
@@ -32,7 +31,7 @@ class Shape(NamedTuple):
         return sum(abs(math.log2(max(mine, 1) / max(theirs, 1))) for mine, theirs in zip(self, other, strict=True))
 
 
-def shape_of(data: Data) -> Shape:
+def shape_of(data: input_t) -> Shape:
     q, _, _, kv_indptr, config = data
     return Shape(kv_indptr.numel() - 1, int(config["q_seq_len"]), int(config["kv_seq_len"]), q.shape[1])
 
@@ -42,7 +41,7 @@ def tensor_key(tensor: torch.Tensor) -> tuple:
     return tensor.dtype, tensor.shape, tensor.stride(), tensor.data_ptr() & 15
 
 
-def plan_key(data: Data) -> tuple:
+def plan_key(data: input_t) -> tuple:
     """Two inputs with equal keys may share a plan.
 
     The contents of the indptr tensors are absent because no plan reads them: kernels read them at every call.

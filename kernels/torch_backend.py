@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kernels.layout import V_DIM, Data, Shape
+from kernels.layout import V_DIM, Shape
+from task import input_t
 
 E2M1_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
@@ -32,11 +33,11 @@ class TorchBackend:
         # bf16 is read fastest on a CPU: widening it is one vector shift, fp8 and fp4 need a table look-up per value.
         return {"format": "bf16", "chunk_tokens": 4096}
 
-    def plan(self, data: Data, params: dict[str, Any]) -> Callable[[Data], torch.Tensor]:
+    def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
         reader = KV_READERS[params["format"]]
         chunk_tokens = int(params["chunk_tokens"])
 
-        def run(data: Data) -> torch.Tensor:
+        def run(data: input_t) -> torch.Tensor:
             q, kv_data, qo_indptr, kv_indptr, config = data
             out = torch.zeros(q.shape[0], q.shape[1], V_DIM, dtype=torch.bfloat16, device=q.device)
             read_rows = reader(kv_data)
@@ -100,17 +101,17 @@ def read_chunk(read_rows: Callable[[slice], torch.Tensor], group: Group, start: 
     return rows.view(group.count, group.kv_len, -1)
 
 
-def bf16_reader(kv_data: dict[str, Any]) -> Callable[[slice], torch.Tensor]:
+def bf16_reader(kv_data: Any) -> Callable[[slice], torch.Tensor]:
     kv = kv_data["bf16"]  # [total_kv, 1, 576] bf16
     return lambda rows: kv[rows, 0].float()
 
 
-def fp8_reader(kv_data: dict[str, Any]) -> Callable[[slice], torch.Tensor]:
+def fp8_reader(kv_data: Any) -> Callable[[slice], torch.Tensor]:
     kv, scale = kv_data["fp8"]  # [total_kv, 1, 576] e4m3, [1] fp32
     return lambda rows: kv[rows, 0].float() * scale
 
 
-def mxfp4_reader(kv_data: dict[str, Any]) -> Callable[[slice], torch.Tensor]:
+def mxfp4_reader(kv_data: Any) -> Callable[[slice], torch.Tensor]:
     packed, scale = (tensor.view(torch.uint8) for tensor in kv_data["mxfp4"])  # [total_kv, 1, 288], [>= total_kv, >= 18]
     pairs = e2m1_pairs(packed.device)
     powers = e8m0_powers(packed.device)

@@ -104,9 +104,10 @@ class Bundle:
         return text if text.endswith("\n") else text + "\n"
 
     def define(self, name: str, place: str, meaning: str) -> None:
-        """Register a top-level name; the same import in several sections is the one repetition allowed."""
+        """Register a top-level name; the same import is the one repetition that two files may have."""
         owner, known = self.owners.setdefault(name, (place, meaning))
-        if owner != place and (known != meaning or not meaning.startswith("import ")):
+        same_file = owner.rpartition(":")[0] == place.rpartition(":")[0]
+        if not same_file and (known != meaning or not meaning.startswith("import ")):
             raise BundleError(f"{place}: top-level name `{name}` is already taken by {owner}; rename one")
 
     def add_python(self, path: str) -> None:
@@ -139,7 +140,7 @@ class Bundle:
             self.parts.append(f"\n{SECTION_MARK}{constant.path}\n{raw_literal(constant, text)}\n")
 
 
-def bindings(node: ast.stmt) -> list[tuple[str, str]]:
+def bindings(node: ast.stmt | ast.ExceptHandler) -> list[tuple[str, str]]:
     """(name, meaning) for each top-level name that a statement binds; branches count, package imports do not."""
     if isinstance(node, ast.Import):
         roots = [(alias, alias.name.split(".")[0]) for alias in node.names]
@@ -149,8 +150,9 @@ def bindings(node: ast.stmt) -> list[tuple[str, str]]:
         return [] if inside else [(a.asname or a.name, f"import {node.module}.{a.name}") for a in node.names]
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [(node.name, "definition")]
-    if isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While):
-        return [pair for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt) for pair in bindings(child)]
+    if isinstance(node, ast.If | ast.Try | ast.ExceptHandler | ast.With | ast.For | ast.While):
+        inner = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.ExceptHandler))
+        return [pair for child in inner for pair in bindings(child)]
     stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return [(name.id, "assignment") for name in stored]
 
@@ -214,7 +216,7 @@ def build(root: Path, submission: Submission) -> str:
     text = Bundle(root, submission).text()
     size_bytes = len(text.encode())
     if size_bytes > MAX_BYTES:
-        raise BundleError(f"{submission.output}: {size_bytes:,} bytes, of which popcorn takes {MAX_BYTES:,}; leave out a section")
+        raise BundleError(f"{submission.output}: {size_bytes:,} bytes; popcorn takes {MAX_BYTES:,}: leave out a section")
     ast.parse(text, filename=submission.output)
     return text
 
