@@ -12,6 +12,7 @@ Each shape is screened with few samples; the best of each format are measured ag
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import itertools
 import json
@@ -69,7 +70,7 @@ TILES = {
 }
 # combine_block_d, combine_warps, overlap
 COMBINES = [*itertools.product((64, 128, 256, 512), (1, 2, 4), (True,)), (128, 1, False), (128, 4, False), (512, 4, False)]
-WAVES = (0.5, 1, 1.5, 2, 3, 4)  # programs per multiprocessor
+WAVES = (0.25, 0.5, 1, 1.5, 2, 3, 4)  # programs per multiprocessor
 SCREEN_SAMPLES, FINAL_SAMPLES, FINALISTS = 9, 41, 6
 EVICT_FLOATS = 64 << 20  # 256 MiB
 SLEEP_CYCLES = 150_000
@@ -157,10 +158,10 @@ def split_counts(shape: Shape, block_n: int, multiprocessors: int) -> list[int]:
 
 
 def compile_one(params: dict[str, Any]) -> None:
-    """Fill Triton's cache on disk; runs in a process of its own."""
-    device = torch.device("cuda")
-    data = make_data(Shape(1, 1, 64, 16), device, 0)
-    TritonPlan(data, params)  # type: ignore[arg-type]
+    """Fill Triton's cache on disk; runs in a process of its own. Failures are left for the sweep to meet and report."""
+    data: Any = make_data(Shape(1, 1, 64, 16), torch.device("cuda"), 0)
+    with contextlib.suppress(Exception):
+        TritonPlan(data, params)
 
 
 def compile_all(candidates: list[dict[str, Any]]) -> None:
