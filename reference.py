@@ -6,7 +6,7 @@ device: KERNELPROOF_DEVICE, else the GPU if there is one, else the CPU.
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,7 +24,6 @@ MXFP4_BLOCK = 32
 NUM_BLOCKS = QK_HEAD_DIM // MXFP4_BLOCK
 FP4_DTYPE = getattr(torch, "float4_e2m1fn_x2", torch.uint8)
 E8M0_DTYPE = getattr(torch, "float8_e8m0fnu", torch.uint8)
-E2M1_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 # KV format -> bytes of one KV row. fp8's scale is one number for the whole cache.
 BYTES_PER_KV_ROW = {
@@ -37,6 +36,8 @@ DISTRIBUTIONS = ("normal", "large", "onehot", "constant", "outlier")
 
 OFFICIAL_TOLERANCE = 0.1  # rtol and atol of the check that the leaderboard ran
 OFFICIAL_MISMATCH_RATIO = 0.05  # ... which, when that fails, still passes this share of mismatching elements
+
+BATCH_KV_ROWS = 1 << 14  # as fp64 75 MB, beside a few times as much in temporaries
 
 DEVICE = os.environ.get("KERNELPROOF_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -93,14 +94,16 @@ def _e2m1_codes(bits: torch.Tensor) -> torch.Tensor:
     return torch.where(magnitude < 0x3F40, subnormal, normal) | ((bits >> 12) & 8)  # 0.75 and up: normal
 
 
-def mxfp4_decode(packed: torch.Tensor, scales: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Values of MXFP4 rows: E2M1 pairs [n, 288] and E8M0 scales [n, >= 18], both also as uint8. Returns `dtype` [n, 576]."""
-    values = torch.tensor(E2M1_VALUES + tuple(-v for v in E2M1_VALUES), dtype=dtype, device=packed.device)
-    codes = packed.view(torch.uint8).int()
-    elements = values[torch.stack((codes & 15, codes >> 4), dim=-1)]  # [n, 288, 2]
-    exponents = scales.view(torch.uint8)[:, :NUM_BLOCKS, None].int()
-    powers = torch.where(exponents == 255, torch.nan, torch.ldexp(elements.new_ones(()), exponents - 127))
-    return (elements.view(-1, NUM_BLOCKS, MXFP4_BLOCK) * powers.to(dtype)).view(-1, QK_HEAD_DIM)
+def mxfp4_decode(packed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """Exact values of MXFP4 rows: E2M1 pairs [n, 288] and E8M0 scales [n, >= 18], both also as uint8. Returns fp64 [n, 576]."""
+    codes = packed.view(torch.uint8).to(torch.int16)
+    codes = torch.stack((codes, codes >> 4), dim=-1)  # [n, 288, 2]
+    # The three low bits of a code, as the lowest exponent bits and the first mantissa bit of an f16, are its value * 2^-14.
+    elements = ((codes & 7) << 9 | (codes & 8) << 12).view(torch.float16).double()
+    exponents = scales.view(torch.uint8)[:, :NUM_BLOCKS, None].to(torch.int64)
+    powers = ((exponents - 127 + 14 + 1023) << 52).view(torch.float64)
+    powers = torch.where(exponents == 255, torch.nan, powers)
+    return (elements.view(-1, NUM_BLOCKS, MXFP4_BLOCK) * powers).view(-1, QK_HEAD_DIM)
 
 
 # ---- inputs ----------------------------------------------------------------------------------------------------------
@@ -229,40 +232,45 @@ def quantize_kv(kv: torch.Tensor, scale_padding: bool = False) -> Any:
 # ---- reference and official verdict ----------------------------------------------------------------------------------
 
 
-def _batches(qo_indptr: torch.Tensor, kv_indptr: torch.Tensor, max_kv_rows: int) -> Iterator[tuple[int, slice, slice]]:
-    """Neighbouring sequences of equal lengths, `max_kv_rows` together at most: (how many, their q rows, their KV rows)."""
-    qo, kv = qo_indptr.tolist(), kv_indptr.tolist()
+class Batch(NamedTuple):
+    """Neighbouring sequences of equal lengths."""
+
+    count: int
+    q_rows: slice
+    kv_rows: slice
+
+
+def batches(data: input_t, max_kv_rows: int) -> Iterator[Batch]:
+    """The sequences of `data` in order, in batches of at most `max_kv_rows` KV rows (a longer one is a batch of its own)."""
+    qo, kv = data[2].tolist(), data[3].tolist()
     lengths = [(q_end - q_begin, end - begin) for q_begin, q_end, begin, end in zip(qo, qo[1:], kv, kv[1:], strict=False)]
     first = 0
     for last in range(1, len(lengths) + 1):
         full = (last - first + 1) * lengths[first][1] > max_kv_rows
         if full or last == len(lengths) or lengths[last] != lengths[first]:
-            yield last - first, slice(qo[first], qo[last]), slice(kv[first], kv[last])
+            yield Batch(last - first, slice(qo[first], qo[last]), slice(kv[first], kv[last]))
             first = last
 
 
-def _attention(q: torch.Tensor, kv: torch.Tensor, sm_scale: float) -> torch.Tensor:
-    """softmax(sm_scale q K^T) V in the precision of its arguments; zeros where there are no keys.
-
-    q [n, rows, 576], kv [n, length, 576] -> [n, rows, 512]
-    """
-    scores = torch.softmax(torch.bmm(q, kv.mT).mul_(sm_scale), dim=-1)
-    return torch.bmm(scores, kv[..., :V_HEAD_DIM])
+def probabilities(q: torch.Tensor, kv: torch.Tensor, sm_scale: float) -> torch.Tensor:
+    """softmax(sm_scale q K^T) in the precision of its arguments: q [n, rows, 576], kv [n, length, 576] -> [n, rows, length]."""
+    return torch.softmax(torch.bmm(q, kv.mT).mul_(sm_scale), dim=-1)
 
 
 @torch.no_grad()
 def ref_kernel(data: input_t) -> output_t:
     """The published a8w8 numerics: per-tensor fp8 q, fp8 KV, the rest in fp32. Returns bf16 [total_q, num_heads, 512]."""
-    q, kv_data, qo_indptr, kv_indptr, config = data
+    q, kv_data, _, _, config = data
     kv_fp8, kv_scale = kv_data["fp8"]
     q_scale = fp8_scale(q, kv_fp8.dtype)
     q_codes = fp8_cast(q / q_scale, kv_fp8.dtype)
     logit_scale = config["sm_scale"] * q_scale.float() * kv_scale
     output = torch.empty((*q.shape[:2], config["v_head_dim"]), dtype=torch.bfloat16, device=q.device)
-    for count, q_rows, kv_rows in _batches(qo_indptr, kv_indptr, max_kv_rows=1 << 16):
+    for count, q_rows, kv_rows in batches(data, max_kv_rows=BATCH_KV_ROWS):
         codes = kv_fp8[kv_rows].float().view(count, -1, QK_HEAD_DIM)
         queries = (q_codes[q_rows].float() * logit_scale).view(count, -1, QK_HEAD_DIM)
-        output[q_rows] = (_attention(queries, codes, 1.0) * kv_scale).view_as(output[q_rows])
+        rows = torch.bmm(probabilities(queries, codes, 1.0), codes[..., :V_HEAD_DIM]) * kv_scale
+        output[q_rows] = rows.view_as(output[q_rows])
     return output
 
 
@@ -305,6 +313,199 @@ def describe_mismatch(data: input_t, output: object) -> str:
     if output.device != q.device:
         return f"output is on {output.device}; return it on {q.device}, where the inputs are"
     return ""
+
+
+# ---- strict verdict ----------------------------------------------------------------------------------------------------
+
+
+class NoiseBound(NamedTuple):
+    """How far the arithmetic of an honest kernel may take an output row from the exact result of what it read."""
+
+    rel_l2: float  # ||row - oracle|| / ||oracle||, at most
+    cosine: float  # at least
+    element: float  # max |row - oracle| / natural size of the element (see Oracles.expected), at most
+
+
+# BEGIN GENERATED: scripts/strict_bounds.py, from measured noise; docs/strict-bounds.md explains
+STRICT_BOUNDS = {
+    "bf16": NoiseBound(rel_l2=0.008, cosine=0.99995, element=0.02),
+    "fp8": NoiseBound(rel_l2=0.06, cosine=0.998, element=0.3),
+    "mxfp4": NoiseBound(rel_l2=0.06, cosine=0.998, element=0.3),
+}
+# END GENERATED
+
+# What a kernel may make of q: nothing; the published per-tensor fp8; the same, scale and quotient in fp32; a saturating cast.
+Q_FORMATS = ("bf16", "fp8", "fp8_f32_scale", "fp8_cast")
+# The ways to read an input: KV format and q format.
+ORACLES = tuple((kv_format, q_format) for kv_format in FORMATS for q_format in Q_FORMATS)
+
+
+class RowErrors(NamedTuple):
+    """Distances of output rows from oracles, tensors of one shape. Rows that are not finite are infinitely far."""
+
+    rel_l2: torch.Tensor
+    cosine: torch.Tensor
+    element: torch.Tensor
+    max_abs: torch.Tensor
+    worst_dim: torch.Tensor  # dim of the largest `element` error or of a NaN
+    excess: torch.Tensor  # the largest ratio of an error to its bound: a row passes up to 1
+    oracle: torch.Tensor  # index into ORACLES
+
+
+def row_errors(rows: torch.Tensor, values: torch.Tensor, sizes: torch.Tensor, first_oracle: int) -> RowErrors:
+    """Compares rows fp64 [rows, 512] with values and sizes fp64 [oracles, rows, 512] of ORACLES[first_oracle:], one KV format.
+
+    A row that should be zero must be exactly so.
+    """
+    bound = STRICT_BOUNDS[ORACLES[first_oracle][0]]
+    difference = (rows - values).abs()
+    element, worst_dim = (difference / sizes.clamp(min=1e-30)).max(-1)
+    max_abs, norm = difference.amax(-1), values.norm(dim=-1)
+    rel_l2 = difference.norm(dim=-1) / torch.where(norm > 0, norm.clamp(min=1e-30), 1e-300)
+    cosine = (rows * values).sum(-1) / (rows.norm(dim=-1) * norm).clamp(min=1e-300)
+    cosine = torch.where(max_abs == 0, 1.0, cosine).nan_to_num(nan=-1.0)
+    rel_l2, element, max_abs = (error.nan_to_num(nan=torch.inf, posinf=torch.inf) for error in (rel_l2, element, max_abs))
+    excess = torch.stack((rel_l2 / bound.rel_l2, (1 - cosine) / (1 - bound.cosine), element / bound.element)).amax(0)
+    oracle = torch.arange(first_oracle, first_oracle + len(values), device=rows.device)[:, None].expand_as(worst_dim)
+    return RowErrors(rel_l2, cosine, element, max_abs, worst_dim, excess, oracle)
+
+
+class Oracles:
+    """The exact (fp64) results of one input for every way to read it."""
+
+    def __init__(self, data: input_t) -> None:
+        q, self.kv_data, _, _, config = data
+        self.sm_scale = config["sm_scale"]
+        dtype = self.kv_data["fp8"][0].dtype
+        scale, scale_f32 = fp8_scale(q, dtype), fp8_scale(q.float(), dtype)
+        variants = {
+            "bf16": q.double(),
+            "fp8": fp8_cast(q / scale, dtype).double() * scale.double(),
+            "fp8_f32_scale": fp8_cast(q.float() / scale_f32, dtype).double() * scale_f32.double(),
+            "fp8_cast": fp8_cast(q, dtype).double(),
+        }
+        self.queries = torch.stack([variants[name] for name in Q_FORMATS])  # [q formats, total_q, heads, 576]
+
+    def kv(self, kv_format: str, rows: slice) -> torch.Tensor:
+        """KV rows as a kernel reading `kv_format` sees them: fp64 [n, 576]."""
+        if kv_format == "bf16":
+            return self.kv_data["bf16"][rows, 0].double()
+        values, scale = self.kv_data[kv_format]
+        return values[rows, 0].double() * scale.double() if kv_format == "fp8" else mxfp4_decode(values[rows, 0], scale[rows])
+
+    def expected(self, kv_format: str, q_formats: slice, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Values and natural sizes of the outputs of `batch`: fp64 [q formats, rows, 512] each, a row being (token, head).
+
+        size = sqrt(value^2 + sum p^2 v^2 + rms^2 / 256). Independent relative errors of the probabilities p shift an element by
+        the root of the second term times their size, however much its sum cancels; the third, the mean square of the row's
+        values, allows for probabilities too small for their format.
+        """
+        q = self.queries[q_formats, batch.q_rows]
+        q = q.reshape(len(q), batch.count, -1, QK_HEAD_DIM).transpose(0, 1)  # [sequences, q formats, rows, 576]
+        kv = self.kv(kv_format, batch.kv_rows).view(batch.count, -1, QK_HEAD_DIM)
+        p, v = probabilities(q.flatten(1, 2), kv, self.sm_scale), kv[..., :V_HEAD_DIM]
+        values, variances = torch.bmm(p, v), torch.bmm(p.square_(), v.square())
+        squares = values.square()
+        sizes = (squares + variances + squares.mean(-1, keepdim=True) / 256).sqrt_()
+        values, sizes = (x.view(*q.shape[:3], V_HEAD_DIM).transpose(0, 1).flatten(1, 2) for x in (values, sizes))
+        return values, sizes
+
+    def errors(self, rows: torch.Tensor, batch: Batch, oracle: int) -> RowErrors:
+        """Distances [rows] of the output rows of `batch` from ORACLES[oracle]."""
+        kv_format, q_index = ORACLES[oracle][0], oracle % len(Q_FORMATS)
+        errors = row_errors(rows, *self.expected(kv_format, slice(q_index, q_index + 1), batch), oracle)
+        return RowErrors(*(field[0] for field in errors))
+
+    def all_errors(self, rows: torch.Tensor, batch: Batch) -> RowErrors:
+        """Distances [oracles, rows] of the output rows of `batch` from every oracle."""
+        per_format = [
+            row_errors(rows, *self.expected(kv_format, slice(None), batch), i * len(Q_FORMATS))
+            for i, kv_format in enumerate(FORMATS)
+        ]
+        return RowErrors(*(torch.cat(field) for field in zip(*per_format, strict=True)))
+
+
+def judge_rows(data: input_t, output: output_t) -> tuple[RowErrors, RowErrors]:
+    """Distances of the output rows from their nearest oracle, [rows], and of the longest sequence from all, [oracles, rows].
+
+    The oracle nearest to the longest sequence is tried first; batches in which it leaves a row failing are compared with all.
+    The first batch in which a row fails even so settles the verdict, so later ones keep the distances from the first oracle.
+    """
+    oracles, parts = Oracles(data), list(batches(data, BATCH_KV_ROWS))
+    longest = max(batches(data, max_kv_rows=0), key=lambda batch: batch.kv_rows.stop - batch.kv_rows.start)
+
+    def rows(batch: Batch) -> torch.Tensor:
+        return output[batch.q_rows].double().reshape(-1, V_HEAD_DIM)
+
+    probe = oracles.all_errors(rows(longest), longest)
+    means = probe.rel_l2.mean(-1).tolist()
+    likely = next(i for i, mean in enumerate(means) if mean <= min(means) * (1 + 1e-6))  # of equals, the first
+    judged = [oracles.errors(rows(batch), batch, likely) for batch in parts]
+    for i in torch.stack([errors.excess.amax() > 1 for errors in judged]).nonzero()[:, 0].tolist():
+        errors = oracles.all_errors(rows(parts[i]), parts[i])
+        nearest = errors.rel_l2.argmin(0, keepdim=True)
+        judged[i] = RowErrors(*(field.gather(0, nearest)[0] for field in errors))
+        if (judged[i].excess > 1).any():
+            break
+    return RowErrors(*(torch.cat(field) for field in zip(*judged, strict=True))), probe
+
+
+@torch.no_grad()
+def judge_strict(data: input_t, output: object) -> dict[str, Any]:
+    """The verdict that only the arithmetic noise of honest kernels passes; docs/strict-bounds.md describes rule and fields."""
+    problem = describe_mismatch(data, output)
+    if problem or not isinstance(output, torch.Tensor):
+        unknown = dict.fromkeys(("format", "rel_l2_worst", "cosine_worst", "max_abs", "first_offending", "error_per_head"))
+        return {"ok": False, **unknown, "nan_count": 0, "message": problem}
+    errors, probe = judge_rows(data, output)
+    num_heads = output.shape[1]
+    counts = torch.bincount(errors.oracle, minlength=len(ORACLES)).tolist()
+    kv_format, q_format = ORACLES[counts.index(max(counts))]
+    failing = (errors.excess > 1).nonzero()[:, 0].tolist()
+
+    def place(row: int) -> list[int]:
+        return [row // num_heads, row % num_heads, int(errors.worst_dim[row])]  # token, head, dim
+
+    def finite(value: torch.Tensor) -> float | None:
+        return float(value) if value.isfinite() else None  # JSON has no infinity
+
+    return {
+        "ok": not failing,
+        "format": kv_format,
+        "q_format": q_format,
+        "rows_by_format": {"/".join(ORACLES[i]): count for i, count in enumerate(counts) if count},
+        "rel_l2_worst": finite(errors.rel_l2.max()),
+        "cosine_worst": finite(errors.cosine.min()),
+        "element_worst": finite(errors.element.max()),
+        "max_abs": finite(errors.max_abs.max()),
+        "rel_l2_to_bf16": finite(probe.rel_l2[0].max()),
+        "nan_count": int(output.isnan().sum()),
+        "worst_row": place(int(errors.excess.argmax())),
+        "first_offending": place(failing[0]) if failing else None,
+        "error_per_head": [finite(error) for error in errors.rel_l2.view(-1, num_heads).amax(0)],
+        "message": _complaint(errors, failing, place(failing[0])) if failing else "",
+    }
+
+
+def _complaint(errors: RowErrors, failing: list[int], place: list[int]) -> str:
+    """One line on the first failing row: what was measured, and the limits."""
+    rel_l2, cosine, element, _, _, _, oracle = (field[failing[0]].item() for field in errors)
+    kv_format, q_format = ORACLES[int(oracle)]
+    limits = STRICT_BOUNDS[kv_format]
+    measured = (
+        f"relative L2 {rel_l2:.2g} (limit {limits.rel_l2}), cosine {cosine:.5f} (limit {limits.cosine}), "
+        f"element {element:.2g} (limit {limits.element}) from the nearest oracle, {kv_format} KV with {q_format} q"
+    )
+    return (
+        f"{len(failing)} of {len(errors.excess)} rows fail; the first is token {place[0]}, head {place[1]}, worst at dim "
+        f"{place[2]}: {measured if rel_l2 < float('inf') else 'not finite'}"
+    )
+
+
+def judge(data: input_t, output: object) -> dict[str, dict[str, Any]]:
+    """Both verdicts: {"official": {"ok", "message"}, "strict": {"ok", "format", "message", errors ...}}."""
+    ok, message = check_implementation(data, output)
+    return {"official": {"ok": ok, "message": message}, "strict": judge_strict(data, output)}
 
 
 # ---- bytes -----------------------------------------------------------------------------------------------------------
