@@ -50,8 +50,9 @@ void scratch_offsets(Wave& w, const Inst& i, const Layout& at, uint64_t mask, ui
   add_offsets(w, i, at.address, 0, mask, offsets);
 }
 
-// Address = base + soffset + index * stride + offset. A raw buffer (stride 0) counts bytes, SGPR offset included; a
-// structured one counts records. Lanes outside read 0 and write nothing: defined behaviour that kernels rely on.
+// Address = base + soffset + index * stride + offset. num_records counts records where the instruction has an index and
+// the stride is not 0; else it counts bytes, whatever the stride, SGPR offset included (as Mesa's GFX9 descriptors rely
+// on). Lanes outside read 0 and write nothing: defined behaviour that kernels rely on.
 void buffer_addresses(Wave& w, const Inst& i, const Layout& at, Pending& p) {
   Resource r = read_resource(w, i, at.base);
   if ((r.swizzle && r.stride) || r.add_thread_id) report(w, {.kind = FindingKind::Unsupported, .detail = 2000, .fatal = true});
@@ -63,8 +64,7 @@ void buffer_addresses(Wave& w, const Inst& i, const Layout& at, Pending& p) {
   for (int l = 0; l < kLanes; l++) {
     uint64_t in_record = uint64_t(offset[l]) + uint32_t(i.offset);
     uint64_t place = uint64_t(index[l]) * r.stride + in_record;
-    bool inside = r.stride ? (idxen ? index[l] < r.records : place / r.stride < r.records)
-                           : place + soffset + p.bytes <= r.records;
+    bool inside = r.stride && idxen ? index[l] < r.records : place + soffset + p.bytes <= r.records;
     p.address[l] = r.base + soffset + place;
     if (!inside) p.access &= ~(1ull << l);
   }

@@ -6,8 +6,13 @@ persistent ones read a work list, which this module builds from the documented l
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
+import numpy as np
 import torch
+
+from gfx950 import CodeObject, Kernel
+from gfx950.emulator import Buffer, Run, launch
 
 from . import wheels
 
@@ -16,6 +21,7 @@ PREFIX = "aiter_meta/hsa/gfx950/mla/"
 HEADS, LATENT, HEAD_DIM = 16, 512, 576
 TILE = 64  # tokens per KV tile of the a8w8 kernels with 16 heads
 FP8 = torch.float8_e4m3fn
+THREADS = 256
 UNWRITTEN = -7.0
 
 
@@ -189,3 +195,52 @@ def oracle(batch: Batch, causal: bool = False) -> torch.Tensor:
             visible = rows[: length - (batch.q_len - 1 - token)] if causal else rows
             out.append(attend(batch.q[sequence * batch.q_len + token], visible, scale, kv_scale)[0])
     return torch.stack(out)
+
+
+def arguments(kernel: Kernel, batch: Batch, outputs: Outputs, steering: Buffer, kv_split: int) -> list[Any]:
+    """Kernel arguments in the order of the object's metadata: the 16-byte slots of AITER's KernelArgs, padding as 0.
+
+    `steering` is {work_indptr, work_info_set} of the persistent kernels, num_kv_splits_indptr of the others.
+    """
+    kv_bytes = batch.kv.element_size() * HEAD_DIM
+    slots = {
+        0: Buffer(outputs.partial, "partial"), 16: Buffer(outputs.partial_lse, "partial_lse"),
+        32: read_only(batch.q, "q"), 48: read_only(batch.kv, "kv"), 64: read_only(batch.kv_indptr, "kv_indptr"),
+        80: read_only(batch.kv_indices, "kv_indices"), 96: read_only(batch.kv_last_page_lens, "kv_last_page_lens"),
+        112: np.float32(batch.sm_scale), 128: HEADS * batch.q_len, 144: kv_split,
+        160: batch.q.element_size() * HEADS * HEAD_DIM * batch.q_len, 176: kv_bytes * batch.page_size,
+        192: batch.page_size.bit_length() - 1, 208: read_only(batch.qo_indptr, "qo_indptr"), 224: steering,
+        240: Buffer(outputs.final, "final"), 256: read_only(batch.q_scale, "q_scale"),
+        272: read_only(batch.kv_scale, "kv_scale"), 288: kv_split,
+    }  # fmt: skip
+    return [slots.get(arg.offset, 0) for arg in kernel.args]
+
+
+def read_only(tensor: torch.Tensor, name: str) -> Buffer:
+    return Buffer(tensor, name, writable=False)
+
+
+def persistent_steering(made: Plan) -> Buffer:
+    pointers = {0: read_only(made.work_indptr, "work_indptr"), 8: read_only(made.work_info_set, "work_info_set")}
+    return Buffer(torch.zeros(10, dtype=torch.int64), "work_meta_data", pointers=pointers)
+
+
+def run_persistent(name: str, batch: Batch, made: Plan, **options: Any) -> tuple[Run, Outputs]:
+    """One launch of a `_ps` object: a workgroup per compute unit of the plan."""
+    rows = len(made.reduce_partial_map) * batch.q_len
+    return _launch(name, batch, blank_outputs(rows, len(batch.q)), persistent_steering(made), 1,
+                   grid=len(made.work_indptr) - 1, **options)  # fmt: skip
+
+
+def run_split(name: str, batch: Batch, num_splits: int, **options: Any) -> tuple[Run, Outputs]:
+    """One launch of an object that is not persistent: a workgroup per sequence and split; partial is [batch, split, ...]."""
+    indptr = torch.arange(batch.size + 1, dtype=torch.int32) * num_splits
+    outputs = blank_outputs(len(batch.q) * num_splits, len(batch.q))
+    steering = read_only(indptr, "num_kv_splits_indptr")
+    return _launch(name, batch, outputs, steering, num_splits, grid=(1, batch.size, num_splits), **options)
+
+
+def _launch(name: str, batch: Batch, outputs: Outputs, steering: Buffer, kv_split: int, **options: Any) -> tuple[Run, Outputs]:
+    code = CodeObject.load(code_objects()[f"{name}.co"], name=f"{name}.co")
+    args = arguments(code.kernel(), batch, outputs, steering, kv_split)
+    return launch(code, block=THREADS, args=args, strict=False, **options), outputs
