@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from .codeobject import CodeObject
-from .definitions import undefined_reads
+from .definitions import addresses_registers_at_run_time, undefined_reads
 from .effects import Class, classify, register_names
-from .hazards import find_hazards
 from .limits import LDS_BYTES_PER_CU, vgpr_limit
 from .lines import Frame
 from .subject import Subject
@@ -120,10 +119,7 @@ def lds_dma_offset(subject: Subject) -> Iterator[Finding]:
 
 def hazards(subject: Subject) -> Iterator[Finding]:
     at = {inst.address: inst for inst in subject.instructions}
-    alive = {inst.address for inst in subject.reachable}
-    for hazard in find_hazards(subject.instructions, subject.flow):
-        if hazard.consumer not in alive:
-            continue
+    for hazard in subject.hazards:
         producer, consumer = at[hazard.producer], at[hazard.consumer]
         source = subject.code.source_line(hazard.producer)
         written = f"`{producer.text}`{f' of {source}' if source else ''}"
@@ -141,8 +137,9 @@ def _nop(states: int) -> str:
 
 
 def undefined(subject: Subject) -> Iterator[Finding]:
-    if not subject.flow.exact:
-        message = "jumps to addresses known only at run time; registers read before they are written were not looked for"
+    if not subject.flow.exact or addresses_registers_at_run_time(subject.instructions):
+        what = "registers" if subject.flow.exact else "jumps"
+        message = f"{what} addressed at run time: registers read before they are written were not looked for"
         yield _finding(subject, "undefined-read", NOTE, message, subject.kernel.address)
         return
     for index, mask in undefined_reads(subject.kernel.descriptor, subject.instructions, subject.flow):

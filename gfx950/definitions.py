@@ -30,10 +30,15 @@ def entries(descriptor: KernelDescriptor, code: Sequence[Instruction]) -> list[i
     return [0, *(index for index, inst in enumerate(code) if inst.address == start)]
 
 
+def addresses_registers_at_run_time(code: Sequence[Instruction]) -> bool:
+    """Relative register addressing: an instruction then touches other registers than it names."""
+    return any(inst.mnemonic.startswith(("s_set_gpr_idx", "s_movrel", "v_movrel")) for inst in code)
+
+
 def undefined_reads(descriptor: KernelDescriptor, code: Sequence[Instruction], flow: Flow) -> Iterator[tuple[int, int]]:
     """(index of an instruction, mask of registers it reads that no path has written), in address order.
 
-    Meaningless when `flow` is not exact. A 64-bit source counts only when both halves are undefined: compilers leave a half
+    Meaningless when `flow` is not exact, or with registers addressed at run time. A 64-bit source counts only when both halves are undefined: compilers leave a half
     that does not matter undefined (v_mad_u64_u32 of which the low word is used, packed operations on one element).
     """
     facts = [effects(inst) for inst in code]

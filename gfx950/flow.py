@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .decode import Instruction
 
 ENDS = ("s_endpgm", "s_branch", "s_setpc_b64", "s_rfe", "s_trap")
-INDIRECT = ("s_setpc_b64", "s_swappc_b64", "s_call_b64", "s_cbranch_g_fork", "s_cbranch_join", "s_set_gpr_idx_on")
+INDIRECT = ("s_setpc_b64", "s_swappc_b64", "s_call_b64", "s_cbranch_g_fork", "s_cbranch_join")
 
 
 @dataclass(frozen=True)

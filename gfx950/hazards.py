@@ -368,7 +368,8 @@ class Hazard:
 def find_hazards(code: Sequence[Instruction], flow: Flow) -> list[Hazard]:
     """Every pair, on any path of one kernel, with fewer wait states between than its rule asks; by consumer's address.
 
-    The emulator needs no table of its own: a pair that is not in this list has its wait states on every path.
+    A pair of instructions that is not in this list has its wait states on every path, so an emulator need only ask which of
+    the listed pairs a launch executed.
     """
     steps = [step(inst) for inst in code]
     produced = [[(rule, mask) for rule in RULES if (mask := rule.produces(s))] for s in steps]

@@ -10,6 +10,7 @@ from .codeobject import CodeObject, Kernel
 from .decode import Instruction, decode
 from .definitions import entries
 from .flow import Flow, control_flow, reachable
+from .hazards import Hazard, find_hazards
 
 LINES_SHOWN = 4
 
@@ -36,6 +37,12 @@ class Subject:
             return list(self.instructions)
         found = reachable(self.flow, entries(self.kernel.descriptor, self.instructions))
         return [self.instructions[index] for index in sorted(found)]
+
+    @cached_property
+    def hazards(self) -> list[Hazard]:
+        """Missing wait states between instructions that can run. On which of them a launch met, its counts tell."""
+        alive = {inst.address for inst in self.reachable}
+        return [hazard for hazard in find_hazards(self.instructions, self.flow) if hazard.consumer in alive]
 
     def lines_of(self, instructions: Iterable[Instruction]) -> str:
         """'k.hip:12 (3 times), k.hip:14': where instructions come from, the most frequent first."""
