@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
+import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from gfx950.emulator import build
+from gfx950.errors import ToolchainMissing
 
 LANES = 64
 KINDS = ("lane", "mask", "compare", "mfma")
@@ -72,7 +74,10 @@ class Poison:
 
 @lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL:
-    library = build.load_library()
+    try:
+        library = build.load_library()
+    except ToolchainMissing as error:
+        pytest.skip(str(error), allow_module_level=True)
     library.arith_op_name.restype = ctypes.c_char_p
     library.arith_describe.restype = ctypes.c_bool
     library.arith_run.restype = library.arith_shadow.restype = ctypes.c_uint64

@@ -44,11 +44,36 @@ template <class F> WithFlag<F> div_scale(F s0, F s1, F s2, bool) {
   return {s0, false};
 }
 
+template <class F> void two_sum(F a, F b, F& sum, F& error) {
+  sum = a + b;
+  const F part = sum - a;
+  error = (a - (sum - part)) + (b - part);
+}
+
+// a * b + c - fma(a, b, c), or at least its sign (Boldo and Muller, "Exact and approximated error of the FMA").
+template <class F> F fma_error(F a, F b, F c, F r) {
+  const F product = a * b, rest = std::fma(a, b, -product);
+  F sum, low, high, middle;
+  two_sum(c, rest, sum, low);
+  two_sum(product, sum, high, middle);
+  return ((high - r) + middle) + low;
+}
+
+// r * 2^-scale, r being a rounded number whose exact value differs by `error`: one rounding in all.
+template <class F> F scale_down(F r, F error, int scale) {
+  const F scaled = std::ldexp(r, -scale), lost = r - std::ldexp(scaled, scale);
+  const F half = std::ldexp(std::numeric_limits<F>::denorm_min(), scale - 1);
+  const bool tie = std::fabs(lost) == half, other_side = tie && error != 0 && (error > 0) == (lost > 0);
+  return other_side ? scaled + std::copysign(std::numeric_limits<F>::denorm_min(), lost) : scaled;
+}
+
 // The quotient s2 was scaled down if it is large, up if it is small.
 template <class F> WithFlag<F> div_fmas(F s0, F s1, F s2, bool scaled) {
+  constexpr int kScale = Format<F>::kScale;
   const F r = std::fma(s0, s1, s2);
-  const int by = exponent(s2) > Format<F>::kExponentMask / 2 ? Format<F>::kScale : -Format<F>::kScale;
-  return {scaled ? std::ldexp(r, by) : r, false};
+  if (!scaled) return {r, false};
+  if (exponent(s2) > Format<F>::kExponentMask / 2) return {std::ldexp(r, kScale), false};
+  return {scale_down(r, fma_error(s0, s1, s2, r), kScale), false};
 }
 
 // Quotient s0 of numerator s2 by denominator s1, with the special cases.
@@ -62,9 +87,11 @@ template <class F> F div_special(F s0, F s1, F s2) {
   if (std::isinf(s1) || s2 == 0) return std::copysign(F(0), sign);
   return std::copysign(s0, sign);
 }
+// A quotient that left the format's range on the way is an overflow or, by its operands' exponents, an underflow.
 template <class F> F div_fixup(F s0, F s1, F s2) {
   const bool underflow = exponent(s2) - exponent(s1) < Format<F>::kUnderflow;
-  return div_special(underflow ? F(0) : s0, s1, s2);
+  const bool overflow = !std::isfinite(s0);
+  return div_special(underflow ? F(0) : overflow ? std::numeric_limits<F>::infinity() : s0, s1, s2);
 }
 
 // v_div_scale's carry-out is per lane, its scaled operand a float.
