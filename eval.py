@@ -1,7 +1,7 @@
 """Evaluate a submission.
 
-    python eval.py --mode benchmark ...     the command line, see --help
-    python eval.py MODE CASEFILE            the popcorn pipe protocol: results go to the descriptor POPCORN_FD
+python eval.py --mode benchmark ...     the command line, see --help
+python eval.py MODE CASEFILE            the popcorn pipe protocol: results go to the descriptor POPCORN_FD
 """
 
 import sys

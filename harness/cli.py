@@ -69,7 +69,8 @@ def parser() -> argparse.ArgumentParser:
     add("--backend", choices=BACKENDS, default="auto", help="force one of the submission's backends")
     add("--json", type=Path, metavar="FILE", help="write the Result here, again after every case")
     add("--device", metavar="D", help="cpu, cuda or cuda:N; default: the first GPU, else the CPU")
-    add("--timeout-s", type=_positive, default=DEFAULT_TIMEOUT_S, metavar="S", help="limit per case; default: %(default)g")
+    limit = f"limit per case; default: what task.yml grants the whole mode, at most {DEFAULT_TIMEOUT_S:g}"
+    add("--timeout-s", type=_positive, metavar="S", help=limit)
     add("--seed", type=int, metavar="N", help="secret seed, combined with every case's own")
     add("--no-color", action="store_true", help="no colour (NO_COLOR works too)")
     return made
@@ -113,7 +114,7 @@ def run(options: argparse.Namespace, command: tuple[str, ...]) -> int:
         policy=policy,
         device=device,
         backend=options.backend,
-        timeout_s=options.timeout_s,
+        timeout_s=options.timeout_s or min(DEFAULT_TIMEOUT_S, problem.task.timeout_s(options.mode)),
         command=command,
     )
     writers = [JsonWriter(_writable(options.json))] if options.json else []

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 import torch
 
@@ -51,6 +51,7 @@ class Request:
     stops_at_failure: bool = False  # official: a benchmark whose official verdict fails is the last one
     command: tuple[str, ...] = ()
     trace_folder: Path = Path("results", "profile")  # mode profile: where chrome traces go
+    printed_to: TextIO | None = None  # where the last 16 KiB that a worker printed go when it ends
 
 
 class Workers:
@@ -59,6 +60,7 @@ class Workers:
     def __init__(self, request: Request, scratch: Path):
         self._request, self._scratch = request, scratch
         self._session: Session | None = None
+        self._process: WorkerProcess | None = None
         self._started = 0
         self.load_ns: int | None = None
         self.device_ipc = request.device.type == "cuda"
@@ -67,14 +69,16 @@ class Workers:
         """A live worker with the submission loaded. Raises SubmissionNotLoaded."""
         if self._session is None or not self._session.alive:
             self.close()
-            self._session = self._start()
+            return self._start()
         return self._session
 
     def close(self) -> None:
         """End the present worker."""
-        if self._session is not None:
+        if self._session is not None and self._process is not None:
             self._session.close()
             self._session = None
+            if self._request.printed_to is not None:
+                self._request.printed_to.write(self._process.printed)
 
     def _start(self) -> Session:
         self._started += 1
@@ -82,12 +86,12 @@ class Workers:
         folder.mkdir()
         submission = self._request.problem.stage(folder, self._request.submission)
         limits = Limits(self._request.timeout_s, data_limit_bytes(self._request.device))
-        process = WorkerProcess(folder, self._request.backend, limits)
-        session = Session(process, submission, self._request.device, limits.timeout_s)
+        self._process = WorkerProcess(folder, self._request.backend, limits)
+        self._session = session = Session(self._process, submission, self._request.device, limits.timeout_s)
         try:
             self.load_ns = session.load(self._request.policy.cold)
         except BaseException:
-            session.close()
+            self.close()
             raise
         session.device_ipc = self.device_ipc = self.device_ipc and _shares_device_memory(session, self._request.device)
         return session
@@ -160,7 +164,7 @@ class Evaluation:
         try:
             with run:
                 run.run(timed)
-                profile = self._profile(run, index) if self._request.mode == "profile" and run.passes else None
+                profile = self._profile(run, index) if self._request.mode == "profile" else None
         except CallFailed as error:
             self._raise_if_backend_is_missing(error)
             if not isinstance(error, SubmissionRaised):

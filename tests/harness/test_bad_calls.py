@@ -114,5 +114,7 @@ def test_time_below_the_floor_is_refused(monkeypatch, tmp_path, capsys):
 def test_leaderboard_mode_renews_contents(monkeypatch, tmp_path):
     monkeypatch.setattr(policies, "samples_per_round", lambda fresh_ns, sample_ns: 2)
     json = tmp_path / "result.json"
-    assert run("--mode", "leaderboard", "--budget-s", "0.3", "--cases", "size: 8; seed: 1; act: honest", "--json", str(json)) == 0
+    assert (
+        run("--mode", "leaderboard", "--budget-s", "0.3", "--cases", "size: 8; seed: 1; act: honest", "--json", str(json)) == 0
+    )
     assert read_result(json).cases[0].timing.runs >= 2

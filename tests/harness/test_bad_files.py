@@ -34,7 +34,10 @@ def written(tmp_path: Path, text: str) -> Path:
 # what the file holds -> parts of what is said
 UNLOADABLE = {
     "raises": (GENERATED.format(line="raise ValueError('no good')"), ["ValueError: no good", "kernels/broken.py:2"]),
-    "imports": (GENERATED.format(line="import missing_module"), ["ModuleNotFoundError", "missing_module", "kernels/broken.py:2"]),
+    "imports": (
+        GENERATED.format(line="import missing_module"),
+        ["ModuleNotFoundError", "missing_module", "kernels/broken.py:2"],
+    ),
     "syntax": (GENERATED.format(line="def f(:"), ["SyntaxError", "kernels/broken.py:2"]),
     "compile": (GENERATED.format(line="raise RuntimeError('Error building extension: nvcc failed')"), ["nvcc failed"]),
     "no_entry": ("value = 1\n", ["submission.py: defines no function custom_kernel(data)"]),
@@ -81,7 +84,9 @@ def test_option_that_cannot_be_used(capsys, name):
     assert part in said
 
 
-@pytest.mark.parametrize("options", [["--mode", "race"], ["--backend", "fpga"], ["--policy", "kind"], ["--budget-s", "-1"], ["--html", "x"]])
+@pytest.mark.parametrize(
+    "options", [["--mode", "race"], ["--backend", "fpga"], ["--policy", "kind"], ["--budget-s", "-1"], ["--html", "x"]]
+)
 def test_unknown_choice_is_a_usage_error(capsys, options):
     with pytest.raises(SystemExit) as caught:
         run(*options)

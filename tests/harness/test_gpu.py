@@ -41,7 +41,13 @@ def test_copies_where_memory_cannot_be_shared(tmp_path, monkeypatch, mode):
 
 @pytest.mark.parametrize(
     ("act", "status"),
-    [("scribbles", Status.WRONG), ("segfault", Status.CRASHED), ("nan", Status.WRONG), ("shape", Status.WRONG), ("oom", Status.OOM)],
+    [
+        ("scribbles", Status.WRONG),
+        ("segfault", Status.CRASHED),
+        ("nan", Status.WRONG),
+        ("shape", Status.WRONG),
+        ("oom", Status.OOM),
+    ],
 )
 def test_bad_calls(tmp_path, act, status):
     _, result = run(tmp_path, "--mode", "benchmark", "--cases", f"size: 4096; seed: 1; act: {act}", "--budget-s", "0.5")

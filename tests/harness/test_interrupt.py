@@ -16,7 +16,17 @@ FOLDER = Path(__file__).parent / "doubling"
 
 
 def start(json: Path, *options: str) -> subprocess.Popen:
-    command = [sys.executable, str(ROOT / "eval.py"), "--problem", str(FOLDER), "--device", "cpu", "--json", str(json), *options]
+    command = [
+        sys.executable,
+        str(ROOT / "eval.py"),
+        "--problem",
+        str(FOLDER),
+        "--device",
+        "cpu",
+        "--json",
+        str(json),
+        *options,
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

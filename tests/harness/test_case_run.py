@@ -1,0 +1,154 @@
+"""The order of events inside a case, with a worker, a problem and a clock that are stand-ins: no process, no waiting."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+import torch
+
+from harness.case_run import MAX_SLEEP_NS, CaseRun
+from harness.errors import SubmissionRaised
+from harness.policies import AfterCalls, Policy
+from harness.session import Called
+from harness.timing import Cold, Sample
+from popcorn.cases import parse_case
+
+CASE = parse_case("size: 4; seed: 100", "test")
+POLICY = Policy(
+    "fake", "median", Cold("none"), hides_launch=False, stop=AfterCalls(6, 10**9), warmup=None, first_case_warmup=None
+)
+
+
+class FakeClock:
+    def __init__(self):
+        self.time_ns = 0
+
+    def now_ns(self) -> int:
+        return self.time_ns
+
+
+@dataclass
+class FakeWorker:
+    """A worker and a problem in one; writes down what is asked of it. A call takes 10 ns, renewing and judging 40 each."""
+
+    clock: FakeClock
+    log: list[str] = field(default_factory=list)
+    device_ipc: bool = False
+    alive: bool = True
+    wrong_from: int = 10**9  # the first judged output that is wrong
+    raises_at: int = 10**9
+    exposed_below_ns: int = 0  # a sleep shorter than this shows the launch latency
+    calls: int = 0
+    judged: int = 0
+
+    def map(self, name, buffers):
+        self.log.append("map")
+
+    def refresh(self, name):
+        self.log.append("refresh")
+
+    def unmap(self, name):
+        self.log.append("unmap")
+
+    def call(self, name, timed=False, sleep_ns=0, describe=False):
+        self.calls += 1
+        if self.calls >= self.raises_at:
+            raise SubmissionRaised("boom")
+        self.clock.time_ns += 10
+        self.log.append("time" if timed else "call")
+        return Called(Sample(10, 5, timed and sleep_ns < self.exposed_below_ns), None, (), None)
+
+    def take(self, called):
+        return None
+
+    def generate_input(self, case):
+        self.clock.time_ns += 40
+        self.log.append(f"seed {case.spec['seed']}")
+        return torch.zeros(case.spec["size"])
+
+    def judge(self, data, output):
+        self.clock.time_ns += 40
+        self.judged += 1
+        self.log.append("judge")
+        return {"official": {"ok": self.judged < self.wrong_from, "message": ""}}
+
+
+@pytest.fixture
+def worker() -> FakeWorker:
+    return FakeWorker(FakeClock())
+
+
+def run(worker: FakeWorker, policy: Policy = POLICY, timed: bool = True) -> CaseRun:
+    with CaseRun(worker, CASE, policy, worker, worker.clock, lambda phase, **more: None) as case_run:
+        case_run.run(timed)
+    return case_run
+
+
+def test_without_timing(worker):
+    run(worker, timed=False)
+    assert worker.log == ["seed 100", "map", "call", "judge", "unmap"]
+
+
+def test_first_and_last_outputs_are_judged(worker):
+    case_run = run(worker)
+    assert worker.log == ["seed 100", "map", "call", "judge", *["time"] * 6, "judge", "unmap"]
+    assert case_run.sampling.samples_ns == [10] * 6
+
+
+def test_fresh_contents_for_each_sample(worker):
+    run(worker, replace(POLICY, fresh="each", stop=AfterCalls(3, 10**9)))
+    rounds = [step for seed in (113, 126, 139) for step in (f"seed {seed}", "refresh", "time", "judge")]
+    assert worker.log == ["seed 100", "map", "call", "judge", *rounds, "unmap"]
+
+
+def test_balanced_rounds_grow_until_sampling_costs_what_checking_does(worker):
+    run(worker, replace(POLICY, fresh="balanced", stop=AfterCalls(18, 10**9)))
+    lengths = "".join("t" if step == "time" else " " if step == "judge" else "" for step in worker.log).split()
+    assert lengths == ["t", "t" * 8, "t" * 8, "t"]  # (40 + 40) ns of checking are eight samples of 10 ns
+
+
+def test_a_wrong_output_ends_the_sampling(worker):
+    worker.wrong_from = 3
+    case_run = run(worker, replace(POLICY, fresh="each"))
+    assert worker.judged == 3
+    assert not case_run.passes
+
+
+def test_a_wrong_first_output_is_never_timed(worker):
+    worker.wrong_from = 1
+    assert run(worker).sampling is None
+    assert "time" not in worker.log
+
+
+def test_warm_up_is_not_counted(worker):
+    case_run = run(worker, replace(POLICY, warmup=AfterCalls(4, 10**9), stop=AfterCalls(2, 10**9)))
+    assert worker.log.count("time") == 6
+    assert len(case_run.sampling.samples_ns) == 2
+
+
+def test_the_sleep_grows_until_launches_are_hidden(worker):
+    worker.exposed_below_ns = 300_000
+    case_run = run(worker, replace(POLICY, hides_launch=True))
+    assert case_run.sampling.exposed == 0
+    assert len(case_run.sampling.samples_ns) == 6
+    assert 300_000 <= case_run.sampling.sleep_ns <= 600_000
+
+
+def test_a_call_that_waits_for_the_device_is_counted_as_exposed(worker):
+    worker.exposed_below_ns = 10 * MAX_SLEEP_NS
+    case_run = run(worker, replace(POLICY, hides_launch=True))
+    assert case_run.sampling.exposed == 6
+    assert len(case_run.sampling.samples_ns) == 6
+
+
+def test_inputs_are_taken_back_after_a_failure(worker):
+    worker.raises_at = 4
+    with pytest.raises(SubmissionRaised):
+        run(worker)
+    assert worker.log[-1] == "unmap"
+
+
+def test_nothing_is_asked_of_a_dead_worker(worker):
+    worker.raises_at, worker.alive = 1, False
+    with pytest.raises(SubmissionRaised):
+        run(worker)
+    assert worker.log == ["seed 100", "map"]

@@ -1,0 +1,101 @@
+"""Inputs travel to a real worker and back unchanged, and the referee's copy is out of its reach."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from test_codec import same, values
+
+from harness.codec import compact
+from harness.inputs import InputBuffers
+from harness.process import Limits, WorkerProcess
+from harness.session import Session
+from harness.timing import Cold
+
+ECHO = """
+def custom_kernel(data):
+    return data["value"] if data["act"] == "echo" else data["value"].add_(1)
+"""
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("echo") / "worker"
+    folder.mkdir()
+    submission = Path(folder, "submission.py")
+    submission.write_text(ECHO)
+    process = WorkerProcess(folder, "auto", Limits())
+    with Session(process, submission, torch.device("cpu"), 300.0) as session:
+        session.load(Cold("none"))
+        yield session
+
+
+@pytest.fixture
+def buffers():
+    made = InputBuffers(device_ipc=False)
+    yield made
+    made.close()
+
+
+def call(worker: Session, value, act: str = "echo"):
+    """What the submission makes of `value`."""
+    buffers = InputBuffers(device_ipc=False)
+    try:
+        buffers.fill(lambda: {"value": value, "act": act})
+        worker.map("case", buffers)
+        return worker.take(worker.call("case"))
+    finally:
+        buffers.close()
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values)
+def test_round_trip_through_a_process(worker, value):
+    worker.grant_time()
+    assert same(compact(value), call(worker, value))
+
+
+def test_the_referee_never_sees_what_a_worker_writes(worker, buffers):
+    buffers.fill(lambda: {"value": torch.zeros(100_000), "act": "add"})
+    worker.map("case", buffers)
+    for expected in (1.0, 2.0):  # the worker's own copy does change
+        assert worker.take(worker.call("case")).unique().tolist() == [expected]
+    assert buffers.value["value"].unique().tolist() == [0.0]
+
+
+def test_refreshed_contents_replace_what_a_worker_wrote(worker, buffers):
+    buffers.fill(lambda: {"value": torch.zeros(100_000), "act": "add"})
+    worker.map("case", buffers)
+    worker.call("case")
+    assert buffers.fill(lambda: {"value": torch.full((100_000,), 7.0), "act": "add"})
+    worker.refresh("case")
+    assert worker.take(worker.call("case")).unique().tolist() == [8.0]
+    assert buffers.value["value"].unique().tolist() == [7.0]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [torch.zeros(11), torch.zeros(10).double(), torch.zeros(2, 5), torch.zeros(20)[::2], [torch.zeros(10)], torch.ones(10)],
+)
+def test_a_refresh_suffices_only_for_the_same_layout(buffers, other):
+    buffers.fill(lambda: torch.zeros(10))
+    same_layout = buffers.fill(lambda: other)
+    assert same_layout is (isinstance(other, torch.Tensor) and torch.equal(other, torch.ones(10)))
+    assert same(buffers.value, other)
+
+
+def test_filling_moves_instead_of_copying(buffers):
+    """The generator's own host memory is freed storage by storage, so the inputs exist about once."""
+    freed = []
+
+    class Watched(bytearray):
+        def __del__(self):
+            freed.append(len(self))
+
+    def generate():
+        return [torch.frombuffer(Watched(1 << 20), dtype=torch.uint8) for _ in range(3)]
+
+    buffers.fill(generate)
+    assert freed == [1 << 20] * 3
+    assert buffers.nbytes == 3 << 20
