@@ -10,6 +10,7 @@ from pathlib import Path
 
 from . import checks, report
 from .codeobject import CodeObject, Kernel
+from .decode import decode_one
 from .elf import ARCH
 from .errors import Gfx950Error, NoKernelFiles, SourceMissing, WrongArch
 from .toolchain import compile_hip
@@ -159,7 +160,8 @@ def _print_code(code: CodeObject, kernel: Kernel) -> None:
             print(f"; {frame}")
         shown = frame
         words = " ".join(f"{word:08x}" for word in line.words)
-        print(f"  {line.address:012x}  {words:<26}  {line.text}")
+        target = decode_one(line.mnemonic, line.operands, line.address, line.words).target
+        print(f"  {line.address:012x}  {words:<26}  {line.text}" + (f"  -> {target:x}" if target is not None else ""))
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"report": _report, "check": _check, "disasm": _disasm}

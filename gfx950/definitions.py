@@ -38,8 +38,9 @@ def addresses_registers_at_run_time(code: Sequence[Instruction]) -> bool:
 def undefined_reads(descriptor: KernelDescriptor, code: Sequence[Instruction], flow: Flow) -> Iterator[tuple[int, int]]:
     """(index of an instruction, mask of registers it reads that no path has written), in address order.
 
-    Meaningless when `flow` is not exact, or with registers addressed at run time. A 64-bit source counts only when both halves are undefined: compilers leave a half
-    that does not matter undefined (v_mad_u64_u32 of which the low word is used, packed operations on one element).
+    Meaningless when `flow` is not exact, or with registers addressed at run time. A 64-bit source counts only when both
+    halves are undefined: compilers leave a half that does not matter undefined (v_mad_u64_u32 of which the low word is used,
+    packed operations on one element).
     """
     facts = [effects(inst) for inst in code]
     written = _written_before(facts, entries(descriptor, code), entry_registers(descriptor), flow)

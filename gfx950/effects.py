@@ -173,7 +173,7 @@ def _with_implicit(inst: Instruction, reads: int, writes: int, vector_result: in
         writes |= (SCC if _SCC_FROM_SALU.match(name) else 0) | (EXEC | SCC if _EXEC_FROM_SALU.match(name) else 0)
         reads |= SCC if _READS_SCC.match(name) else 0
         reads |= VCC if "_vcc" in name else 0
-    if name.startswith("s_set_gpr_idx"):
+    if name.startswith(("s_set_gpr_idx_on", "s_set_gpr_idx_idx", "s_set_gpr_idx_mode")):
         reads, writes = reads | M0, writes | M0  # M0 keeps the index and the mode
     if name.startswith("v_cmpx_"):
         writes |= EXEC

@@ -1,0 +1,149 @@
+"""The command line: exit codes, text and JSON, folders, and one clear line for every bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gfx950.__main__ import BAD_INPUT, CLEAN, FINDINGS, main
+
+pytestmark = pytest.mark.usefixtures("toolchain")
+
+GOOD = "#ifndef FACTOR\n#define FACTOR 2\n#endif\n__global__ void scale(int* p) { p[threadIdx.x] *= FACTOR; }\n"
+BAD = '__global__ void broken(int* p) {\n  int x;\n  asm volatile("v_mov_b32 %0, v77" : "=v"(x));\n  p[threadIdx.x] = x;\n}\n'
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "good.hip").write_text(GOOD)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "bad.hip").write_text(BAD)
+    (tmp_path / "notes.txt").write_text("not a kernel\n")
+    return tmp_path
+
+
+def run(*arguments: str | Path) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_report_text(folder, capsys):
+    assert run("report", folder / "good.hip") == CLEAN
+    out = capsys.readouterr().out
+    assert "scale" in out
+    assert "VGPR" in out
+
+
+def test_report_json(folder, capsys):
+    assert run("report", folder / "good.hip", "--json") == CLEAN
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema_version"] == 1
+    assert document["files"][0]["kernels"][0]["name"] == "scale"
+    assert document["problems"] == []
+
+
+def test_check_clean_and_with_findings(folder, capsys):
+    assert run("check", folder / "good.hip") == CLEAN
+    assert run("check", folder / "sub" / "bad.hip") == FINDINGS
+    out = capsys.readouterr().out
+    assert "bad.hip:3: error:" in out
+    assert "1 finding(s)" in out
+
+
+def test_check_json_of_a_folder(folder, capsys):
+    assert run("check", folder, "--json") == FINDINGS
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"] is False
+    by_file = {Path(item["path"]).name: item["findings"] for item in document["files"]}
+    assert by_file["good.hip"] == []
+    assert (by_file["bad.hip"][0]["check"], by_file["bad.hip"][0]["line"]) == ("undefined-read", 3)
+
+
+def test_a_bad_file_in_a_folder_does_not_hide_the_others(folder, capsys):
+    (folder / "nonsense.hip").write_text("this is not C++\n")
+    (folder / "short.co").write_bytes(b"\x7fELF")
+    assert run("check", folder) == BAD_INPUT
+    captured = capsys.readouterr()
+    assert "bad.hip:3" in captured.out
+    assert "nonsense.hip does not compile" in captured.err
+    assert "short.co: truncated" in captured.err
+
+
+def test_disassembly_has_addresses_encodings_and_lines(folder, capsys):
+    assert run("disasm", folder / "good.hip") == CLEAN
+    out = capsys.readouterr().out
+    assert "<scale>:" in out
+    assert "good.hip:4" in out
+    assert "bf810000" in out  # s_endpgm
+
+
+def test_defines_reach_the_compiler(folder, capsys):
+    assert run("disasm", folder / "good.hip", "-D", "FACTOR=1000003") == CLEAN
+    assert hex(1000003) in capsys.readouterr().out
+
+
+def test_kernel_selects_one(folder, capsys):
+    two = folder / "two.hip"
+    two.write_text("__global__ void a(int* p) { *p = 1; }\n__global__ void b(int* p) { *p = 2; }\n")
+    assert run("report", two, "--kernel", "b", "--json") == CLEAN
+    assert [kernel["name"] for kernel in json.loads(capsys.readouterr().out)["files"][0]["kernels"]] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["report", "none.hip"], "none.hip: no such file"),
+        (["report", "none.co"], "none.co: no such file"),
+        (["report", "good.hip", "--kernel", "nope"], "no kernel 'nope'; kernels here: scale"),
+        (["report", "good.hip", "--arch", "gfx942"], "--arch gfx942: only gfx950"),
+        (["report", "good.hip", "-D", "1x"], "not a macro definition"),
+        (["report", "good.hip", "--rocm", "sub"], "hip_runtime.h: no such file"),
+        (["check", "notes.txt"], "not a gfx950 code object"),
+        (["check", "empty"], "no kernels below this folder"),
+        (["disasm", "cut.hsaco"], "cut.hsaco: truncated"),
+    ],
+)
+def test_bad_input_is_one_clear_line(folder, capsys, monkeypatch, arguments, message):
+    (folder / "empty").mkdir()
+    (folder / "cut.hsaco").write_bytes(b"\x7fELF" + bytes(20))
+    monkeypatch.chdir(folder)
+    assert run(*arguments) == BAD_INPUT
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize("arguments", [[], ["report"], ["explode", "x"], ["report", "x", "--workgroup-size", "many"]])
+def test_usage_errors_exit_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == BAD_INPUT
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_no_toolchain_is_one_clear_line(folder, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("GFX950_LLVM", str(tmp_path / "empty"))
+    assert run("report", folder / "good.hip") == BAD_INPUT
+    assert "make toolchain" in capsys.readouterr().err
+
+
+def test_as_a_program_with_a_reader_that_leaves(folder):
+    """`python -m gfx950 disasm ... | head -1` ends without a traceback."""
+    command = f"{sys.executable} -m gfx950 disasm {folder / 'good.hip'} | head -1"
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    assert "<scale>:" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_help_shows_examples(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "python -m gfx950 check kernels/" in capsys.readouterr().out

@@ -1,0 +1,202 @@
+"""Reports: registers, occupancy, instruction mix, MFMA shapes, loops and the cycle estimate."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gfx950 import compile_hip
+from gfx950.decode import decode_one
+from gfx950.limits import LDS_BYTES_PER_CU, occupancy, vgpr_limit
+from gfx950.mfma import family, label, passes, shape
+from gfx950.report import as_text, busy_cycles, innermost_loops, lds_bytes_per_lane, report
+from gfx950.subject import Subject
+
+
+def one(text: str):
+    mnemonic, _, operands = text.partition(" ")
+    return decode_one(mnemonic, operands, 0, (0, 0))
+
+
+# --- occupancy (no toolchain needed)
+
+
+@pytest.mark.parametrize(
+    ("vgprs", "lds_bytes", "workgroup_size", "waves", "limit"),
+    [
+        (32, 0, 256, 8, "hardware"),
+        (64, 0, 256, 8, "hardware"),
+        (72, 0, 256, 7, "vgpr"),
+        (128, 0, 256, 4, "vgpr"),
+        (129, 0, 256, 3, "vgpr"),
+        (256, 0, 256, 2, "vgpr"),
+        (512, 0, 64, 1, "vgpr"),
+        (32, 40 * 1024, 256, 4, "lds"),
+        (32, 40 * 1024 + 1, 256, 3, "lds"),  # the next granule no longer fits four times
+        (32, LDS_BYTES_PER_CU, 1024, 4, "lds"),
+        (32, LDS_BYTES_PER_CU, 64, 1, "lds"),
+        (128, 0, 1024, 4, "vgpr"),
+        (32, 0, 128, 8, "hardware"),
+    ],
+)
+def test_occupancy(vgprs, lds_bytes, workgroup_size, waves, limit):
+    found = occupancy(vgprs, 50, lds_bytes, workgroup_size)
+    assert (found.waves_per_simd, found.limited_by) == (waves, limit)
+
+
+def test_more_than_100_sgprs_cost_a_wave():
+    assert occupancy(32, 100, 0, 64).waves_per_simd == 8
+    found = occupancy(32, 101, 0, 64)
+    assert (found.waves_per_simd, found.limited_by) == (7, "sgpr")
+
+
+def test_a_workgroup_that_cannot_fit_has_no_waves():
+    assert occupancy(32, 50, LDS_BYTES_PER_CU + 1, 256).waves_per_simd == 0
+    assert occupancy(256, 50, 0, 1024).waves_per_simd == 0
+
+
+@pytest.mark.parametrize(("size", "limit"), [(64, 512), (256, 512), (257, 256), (512, 256), (768, 168), (1024, 128)])
+def test_register_limit_of_a_workgroup_size(size, limit):
+    assert vgpr_limit(size) == limit
+
+
+# --- what a mnemonic says
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "pass_count", "kind", "flops"),
+    [
+        ("v_mfma_f32_16x16x32_bf16 v[0:3], v[4:7], v[8:11], 0", "f32_16x16x32 bf16", 4, "xdl", 16384),
+        ("v_mfma_f32_32x32x16_f16 a[0:15], v[4:7], v[8:11], 0", "f32_32x32x16 f16", 8, "xdl", 32768),
+        ("v_mfma_f32_16x16x32_fp8_bf8 v[0:3], v[4:5], v[8:9], 0", "f32_16x16x32 fp8_bf8", 4, "xdl", 16384),
+        ("v_mfma_f32_16x16x128_f8f6f4 v[0:3], v[4:11], v[12:19], 0", "f32_16x16x128 fp8 x fp8", 8, "xdl", 65536),
+        ("v_mfma_f32_16x16x128_f8f6f4 v[0:3], v[4:7], v[12:15], 0 cbsz:4 blgp:4", "f32_16x16x128 fp4 x fp4", 4, "xdl", 65536),
+        (
+            "v_mfma_scale_f32_32x32x64_f8f6f4 v[0:15], v[16:23], v[24:27], v[0:15], v40, v41 op_sel_hi:[0,0,0] blgp:4",
+            "f32_32x32x64 fp8 x fp4 scaled", 16, "xdl", 131072,
+        ),
+        ("v_mfma_f32_4x4x4_16b_f16 v[0:3], v[4:5], v[6:7], v[0:3]", "f32_4x4x4 16 blocks f16", 2, "xdl", 2048),
+        ("v_mfma_f32_32x32x2_f32 v[0:15], v16, v17, v[0:15]", "f32_32x32x2 f32", 16, "sgemm", 4096),
+        ("v_mfma_f64_16x16x4_f64 v[0:7], v[8:9], v[10:11], v[0:7]", "f64_16x16x4 f64", 16, "dgemm", 2048),
+        ("v_mfma_i32_16x16x64_i8 v[0:3], v[4:7], v[8:11], 0", "i32_16x16x64 i8", 4, "xdl", 32768),
+        ("v_smfmac_f32_16x16x64_bf16 v[0:3], v[4:7], v[8:15], v16", "f32_16x16x64 bf16 sparse", 4, "xdl", 32768),
+    ],
+)  # fmt: skip
+def test_matrix_instructions(text, name, pass_count, kind, flops):
+    inst = one(text)
+    assert (label(inst), passes(inst), family(inst), shape(inst).flops) == (name, pass_count, kind, flops)
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "size"),
+    [("ds_read_b128", 16), ("ds_read2_b64", 16), ("ds_read2st64_b32", 8), ("ds_read_u8", 1), ("ds_read_u16_d16_hi", 2),
+     ("ds_write_b64", 8), ("ds_add_u32", 4), ("ds_bpermute_b32", 4), ("ds_read_b64_tr_b16", 8), ("ds_add_rtn_f64", 8)],
+)  # fmt: skip
+def test_lds_bytes_of_a_lane(mnemonic, size):
+    assert lds_bytes_per_lane(one(f"{mnemonic} v0, v1")) == size
+
+
+def test_busy_cycles_by_pipe():
+    code = [
+        "v_add_f32 v0, v1, v2",
+        "v_exp_f32 v0, v1",
+        "v_mfma_f32_16x16x32_bf16 v[0:3], v[4:7], v[8:11], 0",
+        "ds_read_b128 v[0:3], v4",
+    ]
+    assert busy_cycles(map(one, code)) == {"valu": 4 + 16, "mfma": 16, "lds": 8}
+
+
+# --- compiled kernels
+
+LOOPS = """\
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef __bf16 bf16x8 __attribute__((ext_vector_type(8)));
+__global__ void __launch_bounds__(128) product(f32x4* out, const bf16x8* in, int n) {
+  __shared__ float scratch[1024];
+  f32x4 acc = {};
+  #pragma clang loop unroll(disable)
+  for (int i = 0; i < n; ++i)
+    acc = __builtin_amdgcn_mfma_f32_16x16x32_bf16(in[i], in[i + threadIdx.x], acc, 0, 0, 0);
+  scratch[threadIdx.x] = acc[0];
+  __syncthreads();
+  out[threadIdx.x] = acc + scratch[threadIdx.x ^ 1];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def code(toolchain):
+    return compile_hip(LOOPS)
+
+
+def test_report_of_a_kernel(code):
+    (found,) = report(code)
+    assert (found.name, found.lds_bytes, found.max_workgroup_size) == ("product", 4096, 128)
+    assert found.code is not None
+    assert found.code.mfma == {"f32_16x16x32 bf16": 1}
+    assert found.code.mfma_flops == 16384
+    assert found.code.mix["mfma"] == 1
+    assert sum(found.code.mix.values()) == len(Subject(code, code.kernel("product")).reachable)
+
+
+def test_padding_is_not_counted(code):
+    kernel = code.kernel("product")
+    assert max(inst.address for inst in Subject(code, kernel).reachable) < kernel.address + kernel.code_bytes
+
+
+def test_the_loop_is_found_with_its_line_and_cost(code):
+    (found,) = report(code)
+    (loop,) = found.code.loops
+    assert loop.line in (7, 8)
+    assert loop.mix["mfma"] == 1
+    assert loop.cycles["mfma"] == 16
+    assert loop.instructions == sum(loop.mix.values())
+
+
+NESTED = """\
+__global__ void k(int* p, int n) {
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j) atomicAdd(p + j, i);
+}
+"""
+
+
+def test_only_innermost_loops_are_reported(toolchain):
+    code = compile_hip(NESTED)
+    bodies = innermost_loops(Subject(code, code.kernels[0]).reachable)
+    assert any(inst.mnemonic.startswith("global_atomic") for inst in bodies[-1])
+    assert all(body[-1].target == body[0].address for body in bodies)
+
+
+def test_dynamic_lds_and_workgroup_size_change_the_occupancy(code):
+    (plain,) = report(code)
+    (crowded,) = report(code, dynamic_lds_bytes=100_000)
+    assert crowded.waves_per_simd < plain.waves_per_simd
+    assert crowded.occupancy_limited_by == "lds"
+    assert report(code, workgroup_size=64)[0].waves_per_simd == 8
+
+
+def test_dynamic_lds_is_seen_where_the_kernel_asks_for_its_size(toolchain):
+    source = "extern __shared__ int x[];\n__global__ void k(int* p) { x[threadIdx.x] = 1; __syncthreads(); *p = x[*p]; }\n"
+    text = as_text(report(compile_hip(source))[0])
+    assert "LDS 0 B" in text
+
+
+def test_text_and_json_say_the_same(code):
+    (found,) = report(code)
+    document = json.loads(json.dumps(found.to_json()))
+    assert document["code"]["mfma"] == found.code.mfma
+    text = as_text(found)
+    assert f"{found.vgprs} VGPR" in text
+    assert "f32_16x16x32 bf16 1" in text
+    assert "estimate" in text
+
+
+def test_without_a_disassembler_the_elf_notes_suffice(code, tmp_path, monkeypatch):
+    monkeypatch.setenv("GFX950_LLVM", str(tmp_path))
+    fresh = type(code)(code.data, code.path)
+    (found,) = report(fresh)
+    assert found.code is None
+    assert found.vgprs > 0
+    assert "needs llvm-objdump" in as_text(found)
