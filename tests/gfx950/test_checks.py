@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 
 import pytest
+from assembler import assembled
 
-from gfx950 import CodeObject, compile_hip
+from gfx950 import compile_hip
 from gfx950.checks import ERROR, NOTE, WARNING, Finding, check
-from gfx950.tools import find_tool
 
 pytestmark = pytest.mark.usefixtures("toolchain")
 
@@ -223,38 +222,3 @@ def test_findings_serialise():
     document = json.loads(json.dumps(findings(ASM_AFTER_MFMA)[0].to_json()))
     assert set(document) == {"check", "severity", "kernel", "message", "address", "file", "line"}
     assert document["kernel"] == "k"
-
-
-def assembled(folder, code: str, lds: int = 0) -> CodeObject:
-    """A kernel `k` from assembler text: kernarg pointer in s[0:1], workgroup id x in s2, work-item ids in v0."""
-    text = f"""
-.amdgcn_target "amdgcn-amd-amdhsa--gfx950"
-.text
-.globl k
-.p2align 8
-.type k,@function
-k:
-{code}
-.rodata
-.p2align 6
-.amdhsa_kernel k
-  .amdhsa_user_sgpr_kernarg_segment_ptr 1
-  .amdhsa_next_free_vgpr 80
-  .amdhsa_next_free_sgpr 16
-  .amdhsa_accum_offset 40
-  .amdhsa_group_segment_fixed_size {lds}
-.end_amdhsa_kernel
-"""
-    (folder / "k.s").write_text(text)
-    command = [
-        *find_tool("clang", "tests").command,
-        "-target",
-        "amdgcn-amd-amdhsa",
-        "-mcpu=gfx950",
-        "-nogpulib",
-        "k.s",
-        "-o",
-        "k.co",
-    ]
-    subprocess.run(command, check=True, cwd=folder)
-    return CodeObject.load(folder / "k.co")

@@ -10,6 +10,7 @@ import itertools
 import subprocess
 
 import pytest
+from assembler import assemble
 
 from gfx950.decode import Instruction, decode
 from gfx950.disassembly import disassemble
@@ -179,11 +180,6 @@ def test_the_rules_all_meet_in_those_pairs(schedules):
     codes = [strip(code)[0] for code in schedules.values()]
     met = {hazard.rule.name for code in codes for hazard in find_hazards(code, control_flow(code))}
     assert {rule.name for rule in RULES} - met == set()
-
-
-def assemble(text: str) -> list[Instruction]:
-    mc = [*find_tool("llvm-mc", "tests assemble").command, "-triple=amdgcn-amd-amdhsa", "-mcpu=gfx950", "-filetype=obj"]
-    return decode(disassemble(subprocess.run(mc, input=text.encode(), capture_output=True, check=True).stdout))
 
 
 def found(text: str) -> list[tuple[str, int, int]]:
