@@ -113,8 +113,8 @@ class Bundle:
     def add_python(self, path: str) -> None:
         text = self.read(path)
         lines = text.splitlines()
-        for node in ast.parse(text, filename=path).body:
-            if is_future(node) or is_package_import(node):
+        for node in parse(text, path).body:
+            if isinstance(node, ast.ImportFrom) and (is_future(node) or is_package_import(node)):
                 self.check_import(node, path)
                 blank(lines, node)
             for name, meaning in bindings(node):
@@ -122,11 +122,9 @@ class Bundle:
         refuse_nested_imports(path, "\n".join(lines))
         self.parts.append("\n" + SECTION_MARK + path + "\n" + "\n".join(lines) + "\n")
 
-    def check_import(self, node: ast.stmt, path: str) -> None:
+    def check_import(self, node: ast.ImportFrom, path: str) -> None:
         """An import within the package only vanishes if an earlier section defines the names under the same spelling."""
-        if not isinstance(node, ast.ImportFrom) or is_future(node):
-            return
-        for alias in node.names:
+        for alias in [] if is_future(node) else node.names:
             if alias.asname or alias.name not in self.owners:
                 problem = "is renamed" if alias.asname else "is defined by no earlier section"
                 raise BundleError(f"{path}:{node.lineno}: imported name `{alias.name}` {problem}; see {MANIFEST}")
@@ -192,6 +190,8 @@ def table_literal(constant: Constant, text: str) -> str:
     """The part of a YAML table that the submission needs, as a Python literal."""
     table = yaml.safe_load(text)
     if constant.key is not None:
+        if constant.key not in table:
+            raise BundleError(f"{constant.path}: no `{constant.key}`, which {MANIFEST} names")
         table = table[constant.key]
     literal = pprint.pformat(without_evidence(table), width=120, sort_dicts=False)
     return f"{constant.name} = {literal}"
@@ -217,8 +217,15 @@ def build(root: Path, submission: Submission) -> str:
     size_bytes = len(text.encode())
     if size_bytes > MAX_BYTES:
         raise BundleError(f"{submission.output}: {size_bytes:,} bytes; popcorn takes {MAX_BYTES:,}: leave out a section")
-    ast.parse(text, filename=submission.output)
+    parse(text, submission.output)
     return text
+
+
+def parse(text: str, path: str) -> ast.Module:
+    try:
+        return ast.parse(text, filename=path)
+    except SyntaxError as error:
+        raise BundleError(f"{path}:{error.lineno}: {error.msg}") from None
 
 
 def check(root: Path, submissions: list[Submission]) -> int:

@@ -1,5 +1,6 @@
 // Host side: tensor maps and launches, a plain C interface for ctypes. Launches go to the default queue.
 #include <cudaTypedefs.h>
+#include "fp4.cuh"
 #include "fp8.cuh"
 
 static PFN_cuTensorMapEncodeTiled_v12000 encoder() {
@@ -46,6 +47,11 @@ static int launch_fp8(const Maps* m, const Args* a, int blocks) {
 }
 
 template <class L>
+static int launch_fp4(const Args* a, int blocks) {
+  return launch(mla_fp4<L>, L::THREADS, L::SMEM, a, blocks, *a);
+}
+
+template <class L>
 static int clusters(int size) {
   auto kernel = mla_fp8<L>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::SMEM);
@@ -81,6 +87,15 @@ int mla_fp8_run(int variant, Maps* m, const void* kv, long rows, const Args* a, 
     case 0: return launch_fp8<Fp8<2, 5, 1>>(m, a, blocks);
     case 1: return launch_fp8<Fp8<1, 2, 2>>(m, a, blocks);
     case 2: return launch_fp8<Fp8<2, 2, 2>>(m, a, blocks);
+  }
+  return -1;
+}
+int mla_fp4_run(int variant, Maps*, const void*, long, const Args* a, int blocks) {
+  switch (variant) {
+    case 0: return launch_fp4<Fp4<2, 3, 4, 1, 120, 80>>(a, blocks);
+    case 1: return launch_fp4<Fp4<1, 2, 2, 2, 104, 64>>(a, blocks);
+    case 2: return launch_fp4<Fp4<2, 2, 4, 1, 128, 112>>(a, blocks);
+    case 3: return launch_fp4<Fp4<2, 4, 5, 1, 112, 64>>(a, blocks);
   }
   return -1;
 }
