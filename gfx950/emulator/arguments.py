@@ -22,6 +22,10 @@ class Dispatch:
     block: tuple[int, int, int]
     dynamic_lds_bytes: int = 0
 
+    @property
+    def workgroups(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
 
 @dataclass(frozen=True)
 class RawKernarg:

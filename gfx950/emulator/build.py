@@ -1,4 +1,4 @@
-"""Builds the executor (native/*.cpp) into a shared library on first use, cached by content."""
+"""Builds the executor (native/**/*.cpp) into a shared library on first use; library and objects are cached by content."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ FLAGS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-fvisibility=hidden", "
 def load_library() -> ctypes.CDLL:
     """The executor's shared library, built if need be. Raises BuildFailed, ToolchainMissing."""
     compiler = _compiler()
-    sources = sorted(NATIVE_DIR.rglob("*.cpp"))
-    library = cache_dir() / f"executor-{_key(compiler)}.so"
+    settings = _settings(compiler)
+    objects = {source: _cached(source, settings) for source in sorted(NATIVE_DIR.rglob("*.cpp"))}
+    library = cache_dir() / f"executor-{_digest(*map(str, objects.values()))}.so"
     if not library.exists():
         print(f"gfx950: building the emulator with {Path(compiler[0]).name} (once, about a minute)", file=sys.stderr)
-        _build(compiler, sources, library)
+        _build(compiler, objects, library)
     return ctypes.CDLL(str(library))
 
 
@@ -45,14 +46,21 @@ def _compiler() -> tuple[str, ...]:
         raise
 
 
-def _key(compiler: tuple[str, ...]) -> str:
-    """Content of the sources, compiler version and host CPU (the code is tuned for it)."""
-    digest = hashlib.sha256()
-    for path in sorted(NATIVE_DIR.rglob("*.[ch]pp")):
-        digest.update(path.relative_to(NATIVE_DIR).as_posix().encode() + path.read_bytes())
+def _settings(compiler: tuple[str, ...]) -> str:
+    """What all objects depend on: the compiler, its version and the host's CPU, which the code is tuned for."""
     version = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
-    digest.update(" ".join((*compiler, version, *FLAGS, platform.machine(), _cpu_features())).encode())
-    return digest.hexdigest()[:20]
+    return _digest(*compiler, version, *FLAGS, platform.machine(), _cpu_features())
+
+
+def _cached(source: Path, settings: str) -> Path:
+    """Where the object of `source` belongs: its name says all that it depends on (arith/ includes nothing from outside)."""
+    folders = {source.parent, NATIVE_DIR / "arith"}
+    headers = sorted(header for folder in folders for header in folder.glob("*.hpp"))
+    return cache_dir() / f"{source.stem}-{_digest(settings, *(path.read_text() for path in (source, *headers)))}.o"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
 
 
 def _cpu_features() -> str:
@@ -62,22 +70,21 @@ def _cpu_features() -> str:
         return platform.processor()
 
 
-def _build(compiler: tuple[str, ...], sources: list[Path], library: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+def _build(compiler: tuple[str, ...], objects: dict[Path, Path], library: Path) -> None:
+    def compile_missing(source: Path) -> None:
+        if not objects[source].exists():
+            _run([*compiler, *FLAGS, f"-I{NATIVE_DIR}", "-c", str(source)], objects[source])
 
-        def compile_one(source: Path) -> Path:
-            output = Path(folder) / (source.relative_to(NATIVE_DIR).as_posix().replace("/", "-") + ".o")
-            _run([*compiler, *FLAGS, f"-I{NATIVE_DIR}", "-c", str(source), "-o", str(output)])
-            return output
-
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            objects = list(pool.map(compile_one, sources))
-        built = Path(folder) / "executor.so"
-        _run([*compiler, "-shared", *map(str, objects), "-o", str(built)])
-        built.replace(library)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(compile_missing, objects))
+    _run([*compiler, "-shared", *map(str, objects.values())], library)
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise BuildFailed(command=" ".join(command), diagnostics=done.stderr.strip())
+def _run(command: list[str], output: Path) -> None:
+    """Run a compiler; its output appears under its name only when it is whole."""
+    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
+        made = Path(folder) / output.name
+        done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True)
+        if done.returncode:
+            raise BuildFailed(command=" ".join(command), diagnostics=done.stderr.strip())
+        made.replace(output)

@@ -165,7 +165,8 @@ class Translator:
         return f"touches LDS byte {raw.address} before the wait that covers {self._site(raw.other_inst)}"
 
     def _hazard(self, raw: NativeFinding) -> str:
-        return f"too few wait states after {self._site(raw.other_inst)}: {raw.detail} more needed"
+        needed, text = self._program.hazard_texts[raw.detail]
+        return f"{text}: {raw.address} wait states after {self._site(raw.other_inst)}, {needed} needed"
 
     def _runaway(self, raw: NativeFinding) -> str:
         return "the launch's instruction budget is spent while this was executing: an endless loop, or raise budget="

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
+import threading
 from collections.abc import Sequence
 from functools import cached_property
 
 from ..codeobject import CodeObject, Kernel
 from ..decode import Instruction, Operand, decode
+from ..flow import control_flow
+from ..hazards import find_hazards
 from .build import load_library
 from .image import IMAGE_BASE
 
@@ -41,7 +44,25 @@ class Program:
         create = self._library.emu_program_create
         create.restype = ctypes.c_void_p
         create.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64]
+        self.hazard_texts: list[tuple[int, str]] = []  # wait states needed, what the consumer does
+        self._hazards_known: set[str] = set()
+        self._lock = threading.Lock()
         self.handle = create(records, len(self.instructions), ctypes.cast(table, ctypes.c_void_p), len(names))
+
+    def find_hazards(self, kernel: Kernel) -> None:
+        """Tells the executor which pairs of this kernel's instructions lack wait states on some path."""
+        with self._lock:
+            if kernel.name in self._hazards_known:
+                return
+            self._hazards_known.add(kernel.name)
+            end = kernel.address + kernel.code_bytes
+            own = [inst for inst in self.instructions if kernel.address <= inst.address < end]
+            index = {inst.address: k for k, inst in enumerate(self.instructions)}
+            pairs = [hazard for hazard in find_hazards(own, control_flow(own)) if not hazard.advisory]
+            records = [(index[h.producer], index[h.consumer], h.needed, 0) for h in pairs]
+            self.hazard_texts += [(h.needed, h.rule.text) for h in pairs]
+            packed = b"".join(struct.pack("<iiii", *record) for record in records)
+            self._library.emu_program_add_hazards(ctypes.c_void_p(self.handle), packed, ctypes.c_uint64(len(records)))
 
     def __del__(self) -> None:
         if getattr(self, "handle", None):

@@ -34,6 +34,8 @@ EXPORT Program* emu_program_create(const Record* records, uint64_t count, const 
   return program;
 }
 
+EXPORT void emu_program_add_hazards(Program* program, const HazardPair* pairs, uint64_t count) { add_hazards(*program, pairs, count); }
+
 EXPORT void emu_program_destroy(Program* program) { delete program; }
 
 // 1 for every instruction without an implementation.

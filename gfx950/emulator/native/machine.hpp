@@ -93,7 +93,7 @@ struct LaunchConfig {
   uint32_t workgroups_in_flight;
   uint32_t lds_fill;         // byte
   uint32_t late_loads, posted_stores;
-  uint32_t strict, check_hazards;
+  uint32_t strict, pad;
   uint32_t mode_register;    // FP round and denormal bits, dx10_clamp, ieee as the MODE register has them
   uint32_t workitem_dims;
   int32_t group_id_sgpr[3];  // -1: not preloaded

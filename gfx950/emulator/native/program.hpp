@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arith/arith.hpp"
+#include "hazards.hpp"
 #include "memory_op.hpp"
 
 namespace emu {
@@ -64,6 +65,8 @@ struct Inst : Record {
   const arith::Lanes* constant[kMaxOperands] = {};  // expanded constants, `words` Lanes each, per operand
   arith::Modifiers modifiers;
   uint8_t dst_count = 0;    // operands that are results
+  uint8_t wait_states = 1;
+  uint16_t hazard_consumer = 0, hazard_producer = 0;  // 0: none; else places in Program's tables
   int8_t lane_map[64];      // DPP: source lane or -1
   uint64_t dpp_enable = ~0ull;
   MemoryOp memory;
@@ -78,6 +81,10 @@ struct Program {
   uint64_t first_pc = 0;
   std::vector<int32_t> index_of_word;  // (pc - first_pc) / 4 -> instruction or -1
 
+  std::vector<HazardPair> hazard_pairs;
+  std::vector<std::vector<int32_t>> hazards_of;  // by Inst::hazard_consumer: indices of pairs
+  int32_t producer_count = 0;
+
   int32_t index_of(uint64_t pc) const {
     uint64_t word = (pc - first_pc) / 4;
     return pc % 4 == 0 && pc >= first_pc && word < index_of_word.size() ? index_of_word[word] : -1;
@@ -86,6 +93,8 @@ struct Program {
 
 // Finds the handler of an instruction and prepares its constants; leaves `run` pointing at a fault if there is none.
 void prepare(Program&, Inst&);
+
+void add_hazards(Program&, const HazardPair*, uint64_t count);
 
 // The handler for a mnemonic, or null. Some fill in the instruction's derived fields.
 Handler find_scalar(const std::string& name);

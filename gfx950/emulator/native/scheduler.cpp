@@ -54,7 +54,9 @@ class Scheduler {
       w.inst = w.pc++;
       launch_.executed[w.inst]++;
       launch_.clock++;
-      check_hazards(w, i);
+      if (i.hazard_consumer) [[unlikely]] check_hazard_consumer(w, i);
+      if (i.hazard_producer) [[unlikely]] note_hazard_producer(w, i);
+      w.hazards.now += i.wait_states;
       i.run(w, i);
       if (launch_.clock > launch_.config.budget) [[unlikely]] report(w, {.kind = FindingKind::Runaway, .detail = 0, .fatal = true});
     }
