@@ -78,9 +78,9 @@ def result_places(m: int, blocks: int, wide: bool) -> tuple[np.ndarray, np.ndarr
 
 def pack_codes(codes: np.ndarray, bits: int) -> np.ndarray:
     """(64, n) codes of `bits` bits, lane by lane, to (words, 64) uint32, first code lowest."""
-    stream = sum(codes[:, i].astype(object) << (bits * i) for i in range(codes.shape[1]))
+    stream = [sum(int(code) << (bits * i) for i, code in enumerate(lane)) for lane in codes]
     words = max(1, codes.shape[1] * bits // 32)
-    return np.array([[int(s) >> (32 * w) & 0xFFFFFFFF for s in stream] for w in range(words)], np.uint32)
+    return np.array([[s >> (32 * w) & 0xFFFFFFFF for s in stream] for w in range(words)], np.uint32)
 
 
 def pack_elements(values: np.ndarray, lanes: np.ndarray, index: np.ndarray, bits: int | None = None) -> np.ndarray:

@@ -171,7 +171,7 @@ def fp8_inputs(seed: int) -> np.ndarray:
     grid = np.arange(256, dtype=np.uint8).view(FP8["fp8" if seed % 2 else "bf8"]).astype(np.float32)
     grid = np.sort(grid[np.isfinite(grid)])
     ties = (grid[:-1] + grid[1:]) / 2
-    limits = np.float32([448, 464, 465, 480, 61440, 61441])
+    limits = np.array([448, 464, 465, 480, 61440, 61441], np.float32)
     return rng.choice(np.concatenate([grid, ties, np.nextafter(ties, np.float32(np.inf)), limits]), LANES)
 
 

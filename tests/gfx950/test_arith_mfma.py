@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matrix_layout as layout
 import numpy as np
 import pytest
@@ -34,7 +36,7 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return a.astype(np.float64) @ b.astype(np.float64).transpose(0, 2, 1) + c.astype(np.float64)
 
 
-def call(shape: Shape, a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: Mode | None = None, **modifiers: int) -> np.ndarray:
+def call(shape: Shape, a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: Mode | None = None, **modifiers: Any) -> np.ndarray:
     """D of the dense instruction, (blocks, m, m)."""
     places = layout.input_places(shape.m, shape.k, shape.blocks)
     sources = [layout.pack_elements(x, *places) for x in (a, b)] + [layout.pack_result(c, shape)]
@@ -193,8 +195,8 @@ def test_scaled_product_in_every_mix_of_formats(name: str, fmt_a: int, fmt_b: in
         layout.pack_elements(x, *layout.f8f6f4_places(m, k, f), bits=FORMAT_BITS[f]) for x, f in ((a, fmt_a), (b, fmt_b))
     ]
     extras = (scale_registers(scale_a, byte_a, rng), scale_registers(scale_b, byte_b, rng))
-    formats = {"cbsz": fmt_a, "blgp": fmt_b}
-    bytes_chosen = {"op_sel": byte_a & 1 | (byte_b & 1) << 1, "op_sel_hi": byte_a >> 1 | byte_b >> 1 << 1}
+    formats: dict[str, Any] = {"cbsz": fmt_a, "blgp": fmt_b}
+    bytes_chosen: dict[str, Any] = {"op_sel": byte_a & 1 | (byte_b & 1) << 1, "op_sel_hi": byte_a >> 1 | byte_b >> 1 << 1}
     registers.append(layout.pack_result(c, shape))
     d, _ = run_with_mask(name, *registers, extras=extras, **formats, **bytes_chosen)
     wide = [np.repeat(2.0 ** (s - 127.0), 32, axis=1) * x.astype(np.float64) for x, s in ((a, scale_a), (b, scale_b))]

@@ -247,7 +247,13 @@ def test_stochastic_narrowing_of_32_values(fmt: str, kind: str) -> None:
 
 
 def test_operand_widths_match_the_assembler() -> None:
-    assert describe("v_cvt_scalef32_pk32_f32_fp6").dst_words == 32
-    assert describe("v_cvt_scalef32_2xpk16_bf6_f32").src_words == (16, 16, 1)
-    assert describe("v_cvt_scalef32_sr_pk32_fp6_f32").src_words == (32, 1, 1)
-    assert describe("v_cvt_scalef32_sr_pk_fp4_f32").src_words == (2, 1, 1)
+    widths = {
+        "v_cvt_scalef32_pk32_f32_fp6": (32, (6, 1)),
+        "v_cvt_scalef32_2xpk16_bf6_f32": (6, (16, 16, 1)),
+        "v_cvt_scalef32_sr_pk32_fp6_f32": (6, (32, 1, 1)),
+        "v_cvt_scalef32_sr_pk_fp4_f32": (1, (2, 1, 1)),
+    }
+    for name, want in widths.items():
+        op = describe(name)
+        assert op is not None
+        assert (op.dst_words, op.src_words) == want
