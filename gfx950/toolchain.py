@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
 import tempfile
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from .codeobject import CodeObject
 from .errors import BadDefine, CompileFailed, SourceMissing
-from .tools import Tool, cache_dir, find_tool
+from .tools import Tool, cache_dir, find_tool, write_atomically
 
 ARCH = "gfx950"
 PACKAGE_DIR = Path(__file__).parent
@@ -56,7 +55,7 @@ def _source_path(source: str | Path) -> Path:
     if isinstance(source, str) and "\n" in source:
         path = cache_dir() / f"source-{_digest(source)}.hip"
         if not path.exists():
-            _write_atomically(path, source.encode())
+            write_atomically(path, source.encode())
         return path
     path = Path(source).resolve()
     if not path.is_file():
@@ -107,16 +106,11 @@ def _build(clang: Tool, arguments: list[str], path: Path, binary: Path) -> None:
 
 
 def _run_clang(clang: Tool, arguments: list[str], path: Path) -> str:
-    done = subprocess.run([*clang.command, *arguments], capture_output=True, text=True, cwd=path.parent)
+    command = [*clang.command, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=path.parent, env=clang.environment())
     if done.returncode:
         raise CompileFailed(source=path, diagnostics=done.stderr.strip())
     return done.stdout
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as scratch:
-        scratch.write(content)
-    os.replace(scratch.name, path)
 
 
 def _digest(*parts: str) -> str:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +18,7 @@ from .errors import ToolchainMissing, ToolchainTooOld
 
 OLDEST_LLVM = 20  # the first release with the gfx950 target
 PACKAGED_LLVM = 22  # what `make toolchain` installs and the tests run against
+_ZIG = "ziglang"
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,15 @@ class Tool:
     def major(self) -> int:
         return int(self.version.split(".")[0])
 
+    def environment(self) -> dict[str, str]:
+        """What to run it in. ziglang's clang asks for a linker called lld, which is `zig ld.lld` there: a shim joins them."""
+        if _ZIG not in self.command:
+            return dict(os.environ)
+        shim = cache_dir() / f"zig-{self.version}" / "lld"
+        if not shim.exists():
+            write_atomically(shim, f'#!/bin/sh\nshift 2\nexec "{sys.executable}" -m {_ZIG} ld.lld "$@"\n'.encode(), mode=0o755)
+        return {**os.environ, "PATH": f"{shim.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+
 
 def cache_dir() -> Path:
     """The user's cache folder for this package ($XDG_CACHE_HOME or ~/.cache); created on use."""
@@ -37,6 +48,15 @@ def cache_dir() -> Path:
     folder = Path(base) / "kernelproof" / "gfx950"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Readers see the whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as scratch:
+        scratch.write(content)
+    os.chmod(scratch.name, mode)
+    os.replace(scratch.name, path)
 
 
 def find_tool(name: str, purpose: str) -> Tool:
@@ -70,8 +90,8 @@ def _candidates(name: str, llvm_dir: str, path: str) -> Iterator[tuple[str, ...]
         for suffix in suffixes:
             if program := shutil.which(name + suffix, path=folder):
                 yield (program,)
-    if name == "clang" and not llvm_dir and importlib.util.find_spec("ziglang"):
-        yield (sys.executable, "-m", "ziglang", "clang")
+    if name == "clang" and not llvm_dir and importlib.util.find_spec(_ZIG):
+        yield (sys.executable, "-m", _ZIG, "clang")
 
 
 def _version(command: tuple[str, ...]) -> str:

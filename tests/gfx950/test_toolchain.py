@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -185,3 +187,35 @@ def test_the_cache_lives_under_xdg_cache_home(private_cache):
 def test_versions_are_read_from_any_vendor_text(tmp_path):
     _fake_clang(tmp_path, "22.0.1git")
     assert tools._version((str(tmp_path / "clang"),)) == "22.0.1"
+
+
+@pytest.fixture
+def only_ziglang(monkeypatch):
+    """As on a machine without LLVM where PyPI's ziglang was installed."""
+    pytest.importorskip("ziglang", reason="PyPI's ziglang, the way to compile without root, is not installed")
+    candidates = tools._candidates
+    monkeypatch.setattr(tools, "_candidates", lambda *a: (c for c in candidates(*a) if "ziglang" in c))
+    tools._find_tool.cache_clear()
+    yield
+    tools._find_tool.cache_clear()
+
+
+def test_ziglang_compiles_and_links(private_cache, only_ziglang):
+    code = compile_hip(SCALE)
+    assert code.kernel("scale").vgpr_count > 0
+    with pytest.raises(ToolchainMissing, match="llvm-objdump"):
+        code.code  # noqa: B018
+
+
+def test_the_linker_shim_drops_the_flavor_and_hands_on_the_rest(private_cache, tmp_path):
+    """clang calls `lld -flavor gnu ...`; the shim must become `python -m ziglang ld.lld ...`."""
+    tool = tools.Tool((sys.executable, "-m", "ziglang", "clang"), "22.1.8")
+    package = tmp_path / "ziglang"
+    package.mkdir()
+    (package / "__main__.py").write_text("import sys\nprint(sys.argv[1:])\n")
+    shim_dir = tool.environment()["PATH"].split(os.pathsep)[0]
+    command = [f"{shim_dir}/lld", "-flavor", "gnu", "-shared", "a b.o"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}
+    )
+    assert done.stdout.strip() == "['ld.lld', '-shared', 'a b.o']"
