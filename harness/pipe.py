@@ -14,12 +14,14 @@ from harness.errors import Exit, HarnessError, SubmissionNotLoaded, UsageError
 from harness.observer import Progress
 from harness.problem import Problem, load_flat
 from harness.referee import Request, evaluate
+from harness.render_plain import profile_lines
 from harness.result import CaseResult, Result, State, Status, Timing
 from popcorn.cases import Case, CaseError, parse_cases
 from popcorn.pipe import CAPACITY_BYTES, PipeError, PipeWriter, format_line
 
 MODES = ("test", "benchmark", "leaderboard", "profile")
 STATISTICS = ("runs", "mean", "std", "err", "best", "worst")
+TRACE_FOLDER = Path("profile_data")  # what runners pack up after a profile run
 NO_PIPE = 111
 # How a failure is told apart from a wrong output.
 EXIT_OF_STATUS = {Status.DEVICE_ERROR: Exit.DEVICE_ERROR, Status.TIMEOUT: Exit.TIMEOUT}
@@ -58,7 +60,9 @@ class PipeView:
 
     def _case(self, case: CaseResult) -> None:
         self._log("spec", self._cases[self._done].text)
-        if not officially_passed(case):
+        if case.profile is not None:
+            self._writer.log_report(self._key("report"), "\n".join(profile_lines(case)))
+        elif not officially_passed(case):
             self._failed(error_text(case))
         elif case.timing is not None:
             for name, value in _statistics(case.timing):
@@ -144,7 +148,10 @@ def _evaluate(mode: str, cases: tuple[Case, ...], view: PipeView) -> tuple[bool,
     policy = policies.popcorn(mode, describe_device(device))
     try:
         submission = _submission(problem)
-        request = Request(problem, submission, mode, cases, "case file", policy, device, stops_at_failure=mode != "test")
+        request = Request(
+            problem, submission, mode, cases, "case file", policy, device,
+            stops_at_failure=mode in ("benchmark", "leaderboard"), trace_folder=TRACE_FOLDER, printed_to=sys.stdout,
+        )  # fmt: skip
         return verdict_of(mode, evaluate(request, view))
     except SubmissionNotLoaded as error:
         text = f"{error}\n{error.detail}".strip()
@@ -172,7 +179,8 @@ def verdict_of(mode: str, result: Result) -> tuple[bool, int]:
     """Whether every case passed officially, and the exit code."""
     if result.state is State.INTERRUPTED:
         return False, Exit.INTERRUPTED
-    passed = len(result.cases) == result.cases_total and all(map(officially_passed, result.cases))
+    good = is_profiled if mode == "profile" else officially_passed
+    passed = len(result.cases) == result.cases_total and all(map(good, result.cases))
     faults = {EXIT_OF_STATUS[case.status] for case in result.cases if case.status in EXIT_OF_STATUS}
     return passed, min(faults, default=Exit.OK if passed else _exit_of_failure(mode))
 
@@ -180,6 +188,11 @@ def verdict_of(mode: str, result: Result) -> tuple[bool, int]:
 def officially_passed(case: CaseResult) -> bool:
     """Whether the problem's own check accepts a case; the strict verdict and the floors do not count here."""
     return case.official is not None and case.official.ok
+
+
+def is_profiled(case: CaseResult) -> bool:
+    """Whether a profile was taken; officially nothing is checked then, so that wrong kernels can be profiled too."""
+    return case.profile is not None
 
 
 def error_text(case: CaseResult) -> str:

@@ -85,13 +85,19 @@ def parse_document(text: str, source: str, error: type[PopcornError]) -> Node:
             raise error(f"{source}: the file is empty")
         return _Reader(source, error).read(root, "")
     except yaml.MarkedYAMLError as fault:
-        mark = fault.problem_mark or fault.context_mark
-        line = f", line {mark.line + 1}" if mark else ""
-        raise error(f"{source}{line}: not valid YAML: {fault.problem or fault.context}") from None
+        raise error(f"{source}{_fault_text(fault)}") from None
     except yaml.YAMLError as fault:
         raise error(f"{source}: not valid YAML: {fault}") from None
     except RecursionError:
         raise error(f"{source}: the YAML is nested too deeply, or contains itself") from None
+
+
+def _fault_text(fault: yaml.MarkedYAMLError) -> str:
+    """Where a fault of syntax showed, what it is, and where that began which it is in."""
+    mark, began = fault.problem_mark or fault.context_mark, fault.context_mark
+    line = f", line {mark.line + 1}" if mark else ""
+    inside = f" (in what begins in line {began.line + 1})" if mark and began and began.line != mark.line else ""
+    return f"{line}: not valid YAML: {fault.problem or fault.context}{inside}"
 
 
 class _Reader:

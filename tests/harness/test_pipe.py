@@ -179,6 +179,20 @@ def test_a_submission_that_cannot_be_loaded_fails_its_first_case(run, flat, capf
     assert error in capfd.readouterr().err
 
 
+def test_profile_mode_reports_and_leaves_the_trace_where_runners_look(run, flat):
+    kernel(flat, "return a")
+    code, lines = run("profile", ONE)
+    assert (code, lines["check"]) == (0, "pass")
+    assert "benchmark.0.report" in lines
+    assert [path.suffix for path in (flat / "profile_data").iterdir()] == [".json"]
+
+
+def test_what_a_submission_prints_reaches_the_runners_stdout_and_not_the_pipe(run, flat, capfd):
+    kernel(flat, "print('check: pass')\n    return a")
+    assert run("test", ONE)[1]["check"] == "fail"
+    assert capfd.readouterr().out == "check: pass\n"
+
+
 def test_a_crash_is_a_failed_test_and_the_next_case_runs(run, flat):
     kernel(flat, "os._exit(9) if len(a) == 16 else None\n    return a + b")
     code, lines = run("test", ONE + "size: 8; seed: 1\n")

@@ -1,5 +1,6 @@
 """The pipe as a view of a Result: the official lines, byte for byte, and the official verdict alone."""
 
+import base64
 import os
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from harness import pipe
 from harness.errors import Exit
 from harness.pipe import PipeView, error_text, officially_passed, verdict_of
-from harness.result import CaseResult, Device, Floor, Official, Result, State, Status, Strict, Submission
+from harness.result import CaseResult, Device, Floor, Official, Profile, ProfileRow, Result, State, Status, Strict, Submission
 from harness.stats import summarize
 from popcorn.cases import CaseError, parse_cases
 from popcorn.pipe import CAPACITY_BYTES, PipeWriter, parse_lines
@@ -19,6 +20,8 @@ WRONG = CaseResult({}, Status.WRONG, official=Official(False, "mismatch: 3\nelem
 RAISED = CaseResult({}, Status.ERROR, message="RuntimeError: boom", detail="  submission.py:3, in custom_kernel")
 HUNG = CaseResult({}, Status.TIMEOUT, message="no answer within 300 s")
 FAULTED = CaseResult({}, Status.DEVICE_ERROR, message="CUDA error: an illegal memory access")
+PROFILE = Profile(3, "profile_data/p-case1.json", (ProfileRow("aten::add", 3, 0, 1500),))
+PROFILED = CaseResult({}, Status.WRONG, official=Official(False, "mismatch"), profile=PROFILE)
 STRICTLY_WRONG = CaseResult({}, Status.WRONG, official=Official(True), strict=Strict(False, "all zeros"))
 REFUSED = CaseResult(
     {}, Status.REFUSED, message="too fast", official=Official(True), timing=summarize([1, 1]), floor=Floor(refusal_ns=9.0)
@@ -109,9 +112,17 @@ def test_the_strict_verdict_and_the_floors_do_not_count():
     ],
 )
 def test_verdicts_and_exit_codes(cases, passed, code, leaderboard_code):
-    for mode in ("test", "benchmark", "profile"):
+    for mode in ("test", "benchmark"):
         assert verdict_of(mode, result(*cases, mode=mode)) == (passed, code)
     assert verdict_of("leaderboard", result(*cases, mode="leaderboard")) == (passed, leaderboard_code)
+
+
+def test_a_profile_is_reported_whatever_the_output_was_worth():
+    key, report = lines("profile", PROFILED, RAISED).splitlines()[2].split(": ")
+    assert key == "benchmark.0.report"
+    assert "aten::add" in base64.b64decode(report, b"+*").decode()
+    assert verdict_of("profile", result(PROFILED, PROFILED, mode="profile")) == (True, Exit.OK)
+    assert verdict_of("profile", result(PROFILED, RAISED, mode="profile")) == (False, Exit.VERDICT_FAILED)
 
 
 def test_an_interrupted_run_never_passes():
