@@ -105,7 +105,8 @@ def test_a_cuda_task_and_a_public_servers_validation_are_read():
     [
         (MINIMAL + "tests: []\nspeed: 1\n", 9, "unknown key 'speed'"),
         (MINIMAL + "seed: 1\nseed: 2\n", 9, "'seed' stands twice"),
-        (MINIMAL + "tests: [\n", 9, "not valid YAML: .* .in what begins in line 8"),
+        (MINIMAL + "tests: [\n", 9, "not valid YAML"),
+        (MINIMAL + "tests: {n: 1\nseed: 2\n", 9, "not valid YAML: .* .in what begins in line 8"),
         (MINIMAL + "tests:\n\t- {n: 1}\n", 9, "not valid YAML"),
         (MINIMAL + "gpus: !!python/object:os.system x\n", 8, "not valid YAML"),
         (MINIMAL + "seed: *nowhere\n", 8, "not valid YAML"),
