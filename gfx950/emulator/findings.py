@@ -14,6 +14,7 @@ KINDS = (
     "unimplemented", "out-of-bounds", "read-only-store", "lds-out-of-bounds", "misaligned", "in-flight-read",
     "in-flight-write", "poison-address", "poison-branch", "poison-exec", "poison-store", "poison-scalar", "lds-race",
     "lds-dma-in-flight", "hazard", "runaway", "bad-pc", "trap", "register-range", "scratch-out-of-bounds", "unsupported",
+    "inactive-lane",
 )  # fmt: skip
 
 VGPR_FILE, AGPR_BASE = 512, 256
@@ -179,6 +180,9 @@ class Translator:
 
     def _register_range(self, raw: NativeFinding) -> str:
         return f"{register_name(raw.detail)} is beyond the registers the kernel allocated"
+
+    def _inactive_lane(self, raw: NativeFinding) -> str:
+        return f"takes the value of lane {raw.detail}, which is switched off here: it gets 0; shuffle outside the divergent branch"
 
     def _unsupported(self, raw: NativeFinding) -> str:
         if 1000 <= raw.detail < 2000:

@@ -7,8 +7,13 @@
 namespace emu {
 namespace {
 
-// dst[l] = data[from(l)], 0 where that lane is switched off.
+// dst[l] = data[from(l)], 0 where that lane is switched off: reported, because a shuffle in a divergent branch is a classic bug.
 template <typename From> void gather(Wave& w, const Inst& i, const VectorSource& data, From from) {
+  for (int l = 0; l < kLanes; l++) {
+    if (!(w.exec >> l & 1) || (w.exec >> from(l) & 1)) continue;
+    report(w, {.kind = FindingKind::InactiveLane, .lane = l, .detail = from(l)});
+    break;
+  }
   Pending& p = begin_lds(w, w.exec);
   p.has_shadow = data.shadow != nullptr;
   for (int l = 0; l < kLanes; l++) {

@@ -10,7 +10,7 @@ namespace emu {
 enum class FindingKind : uint32_t {  // names and texts: findings.py, same order
   Unimplemented, OutOfBounds, ReadOnlyStore, LdsOutOfBounds, Misaligned, InFlightRead, InFlightWrite, PoisonAddress,
   PoisonBranch, PoisonExec, PoisonStore, PoisonScalar, LdsRace, LdsDmaInFlight, Hazard, Runaway, BadPc, Trap,
-  RegisterRange, ScratchOutOfBounds, Unsupported,
+  RegisterRange, ScratchOutOfBounds, Unsupported, InactiveLane,
 };
 
 struct Finding {
