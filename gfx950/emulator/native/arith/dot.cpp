@@ -13,8 +13,10 @@ template <int Bits, class T> T part(u32 word, int i) {
   return static_cast<T>(top) >> (32 - Bits);
 }
 
-// The word whose low half feeds the first product and whose high half the second, as op_sel and op_sel_hi say.
-u32 arrange_halves(u32 word, int source, const Modifiers& m) {
+// The word whose low half feeds the first product and whose high half the second, as op_sel and op_sel_hi say. The
+// accumulating forms are VOP2 and have neither.
+template <bool Accumulates> u32 arrange_halves(u32 word, int source, const Modifiers& m) {
+  if (Accumulates) return word;
   const u32 low = word >> (m.op_sel >> source & 1 ? 16 : 0), high = word >> (m.op_sel_hi >> source & 1 ? 16 : 0);
   return pack_halves(low, high);
 }
@@ -25,7 +27,7 @@ void dot_integer(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, co
   const Lanes* acc = Accumulates ? d : s2;
   for (int lane = 0; lane < kLanes; ++lane) {
     u32 a = s0[0][lane], b = s1[0][lane];
-    if constexpr (Bits == 16) a = arrange_halves(a, 0, m), b = arrange_halves(b, 1, m);
+    if constexpr (Bits == 16) a = arrange_halves<Accumulates>(a, 0, m), b = arrange_halves<Accumulates>(b, 1, m);
     int64_t sum = static_cast<T>(acc[0][lane]);
     for (int i = 0; i < 32 / Bits; ++i) sum += int64_t{part<Bits, T>(a, i)} * part<Bits, T>(b, i);
     result(d, lane, sum);
@@ -49,7 +51,8 @@ void dot_float(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, cons
   const Lanes* acc = Accumulates ? d : s2;
   const u32 sign_a = signs(m, 0), sign_b = signs(m, 1), sign_c = m.neg & 4 ? kSign32 : 0;
   for (int lane = 0; lane < kLanes; ++lane) {
-    const u32 a = arrange_halves(s0[0][lane], 0, m) ^ sign_a, b = arrange_halves(s1[0][lane], 1, m) ^ sign_b;
+    const u32 a = arrange_halves<Accumulates>(s0[0][lane], 0, m) ^ sign_a;
+    const u32 b = arrange_halves<Accumulates>(s1[0][lane], 1, m) ^ sign_b;
     const float c = flush(std::bit_cast<float>(acc[0][lane] ^ sign_c));
     const float a_low = Decode(static_cast<uint16_t>(a)), a_high = Decode(static_cast<uint16_t>(a >> 16));
     const float b_low = Decode(static_cast<uint16_t>(b)), b_high = Decode(static_cast<uint16_t>(b >> 16));

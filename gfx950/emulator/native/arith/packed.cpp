@@ -19,11 +19,17 @@ Modifiers part_modifiers(const Modifiers& m, bool high) {
 
 template <class Signature, auto F> struct PackedKernel;
 template <class D, class... S, auto F> struct PackedKernel<D(S...), F> {
+  static constexpr bool kAccumulates = (is_old<S> || ...);  // VOP2: no op_sel, the halves stay in their places
+
   static void run(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, const Modifiers& m, const Mode& mode) {
     Lanes low, high;
-    if constexpr ((is_old<S> || ...)) std::copy_n(d[0], kLanes, low), shift_down(high, d[0]);
     Modifiers low_part = part_modifiers(m, false), high_part = part_modifiers(m, true);
-    if constexpr ((is_old<S> || ...)) low_part.op_sel &= 3, high_part.op_sel &= 3;
+    if constexpr (kAccumulates) {
+      std::copy_n(d[0], kLanes, low);
+      shift_down(high, d[0]);
+      low_part.op_sel = 0;
+      high_part.op_sel = 3;
+    }
     Kernel<D(S...), F>::run(&low, s0, s1, s2, low_part, mode);
     Kernel<D(S...), F>::run(&high, s0, s1, s2, high_part, mode);
     for (int lane = 0; lane < kLanes; ++lane) d[0][lane] = pack_halves(low[lane], high[lane]);

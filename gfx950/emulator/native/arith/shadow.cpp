@@ -179,15 +179,17 @@ void lshl_or(const Op&, Lanes* shadow, const Operands& from, const Modifiers&) {
 }
 
 void packed_halves(const Op& op, Lanes* shadow, const Operands& from, const Modifiers& m) {
+  const bool vop2 = accumulates(op);  // has no op_sel
+  const uint8_t select_low = vop2 ? 0 : m.op_sel, select_high = vop2 ? 7 : m.op_sel_hi;
   for (int lane = 0; lane < kLanes; ++lane) {
     uint32_t low = 0, high = 0;
     for (int i = 0; i < op.src_count; ++i) {
       if (!from.shadow[i]) continue;
       const uint32_t q = from.shadow[i][0][lane];
-      low |= q & half_of(m.op_sel, i);
-      high |= q & half_of(m.op_sel_hi, i);
+      low |= q & half_of(select_low, i);
+      high |= q & half_of(select_high, i);
     }
-    if (accumulates(op) && from.dst_shadow) {
+    if (vop2 && from.dst_shadow) {
       low |= from.dst_shadow[0][lane] & 0xffff;
       high |= from.dst_shadow[0][lane] >> 16;
     }
