@@ -5,7 +5,94 @@
 from __future__ import annotations
 
 # From configs/dispatch.yml
-DISPATCH_TABLE = {}
+DISPATCH_TABLE = {'H200': [{'shape': [4, 1, 1024, 16],
+           'backend': 'triton',
+           'params': {'format': 'bf16',
+                      'block_n': 64,
+                      'num_warps': 8,
+                      'num_stages': 2,
+                      'convert': 'cvt',
+                      'combine_block_d': 128,
+                      'combine_warps': 1,
+                      'overlap': True,
+                      'num_kv_splits': 16}},
+          {'shape': [4, 1, 8192, 16],
+           'backend': 'triton',
+           'params': {'format': 'bf16',
+                      'block_n': 64,
+                      'num_warps': 4,
+                      'num_stages': 3,
+                      'convert': 'cvt',
+                      'combine_block_d': 128,
+                      'combine_warps': 1,
+                      'overlap': True,
+                      'num_kv_splits': 32}},
+          {'shape': [32, 1, 1024, 16],
+           'backend': 'triton',
+           'params': {'format': 'fp8',
+                      'block_n': 64,
+                      'num_warps': 4,
+                      'num_stages': 2,
+                      'convert': 'cvt',
+                      'combine_block_d': 128,
+                      'combine_warps': 1,
+                      'overlap': True,
+                      'num_kv_splits': 8}},
+          {'shape': [32, 1, 8192, 16],
+           'backend': 'triton',
+           'params': {'format': 'fp8',
+                      'block_n': 64,
+                      'num_warps': 4,
+                      'num_stages': 3,
+                      'convert': 'cvt',
+                      'combine_block_d': 128,
+                      'combine_warps': 1,
+                      'overlap': True,
+                      'num_kv_splits': 8}},
+          {'shape': [64, 1, 1024, 16],
+           'backend': 'triton',
+           'params': {'format': 'fp8',
+                      'block_n': 128,
+                      'num_warps': 8,
+                      'num_stages': 3,
+                      'convert': 'cvt',
+                      'combine_block_d': 512,
+                      'combine_warps': 4,
+                      'overlap': True,
+                      'num_kv_splits': 2}},
+          {'shape': [64, 1, 8192, 16],
+           'backend': 'triton',
+           'params': {'format': 'fp8',
+                      'block_n': 64,
+                      'num_warps': 4,
+                      'num_stages': 3,
+                      'convert': 'cvt',
+                      'combine_block_d': 512,
+                      'combine_warps': 4,
+                      'overlap': True,
+                      'num_kv_splits': 4}},
+          {'shape': [256, 1, 1024, 16],
+           'backend': 'triton',
+           'params': {'format': 'fp8',
+                      'block_n': 64,
+                      'num_warps': 4,
+                      'num_stages': 3,
+                      'convert': 'cvt',
+                      'combine_block_d': 128,
+                      'combine_warps': 1,
+                      'overlap': True,
+                      'num_kv_splits': 1}},
+          {'shape': [256, 1, 8192, 16],
+           'backend': 'triton',
+           'params': {'format': 'fp8',
+                      'block_n': 64,
+                      'num_warps': 4,
+                      'num_stages': 3,
+                      'convert': 'cvt',
+                      'combine_block_d': 128,
+                      'combine_warps': 1,
+                      'overlap': True,
+                      'num_kv_splits': 1}}]}
 
 # >>> kernels/layout.py
 """Sizes of the mixed-MLA problem, the shape that dispatch looks up, and the key under which a plan is cached."""
@@ -489,8 +576,7 @@ import torch
 # from kernels.triton_kernels import OutOfResources, combine_kernel, decode_bf16_kernel, decode_fp8_kernel, tl
 from task import input_t
 
-MAX_BLOCK_M = 64
-MIN_BLOCK_N = 16
+MIN_BLOCK = 16  # the smallest operand of a tensor-core product
 FP8_BIAS = {torch.float8_e4m3fn: 7, torch.float8_e4m3fnuz: 8, torch.uint8: 7}
 
 
@@ -508,17 +594,19 @@ class TritonBackend:
         nvidia = device.type == "cuda" and torch.version.hip is None
         major, minor = torch.cuda.get_device_capability(device) if nvidia else (0, 0)
         capability = 10 * major + minor
+        small = shape.rows <= MIN_BLOCK
         params = {
             "format": "fp8",
-            "block_n": 64 if shape.rows <= 16 else 32,
-            "num_warps": 4 if shape.rows <= 16 else 8,
-            "num_stages": 3 if nvidia else 1,
+            "block_m": min(64 if nvidia else 32, max(MIN_BLOCK, next_power_of_2(shape.rows))),
+            "block_n": 64 if small and nvidia else 32,
+            "num_warps": 4 if small or not nvidia else 8,
+            "num_stages": 3 if nvidia else 2,
             "convert": "cvt" if capability >= 89 else "shift",
             "combine_block_d": 128,
             "combine_warps": 1,
             "overlap": capability >= 90,  # programmatic dependent launch of the combine
         }
-        params["num_kv_splits"] = default_splits(shape, params["block_n"], device)
+        params["num_kv_splits"] = default_splits(shape, params["block_m"], params["block_n"], device)
         return params
 
     def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
@@ -548,16 +636,22 @@ def next_power_of_2(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-def default_splits(shape: Shape, block_n: int, device: torch.device) -> int:
+def default_splits(shape: Shape, block_m: int, block_n: int, device: torch.device) -> int:
     """Splits that give every multiprocessor two programs, of at least two tiles each."""
     multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-    programs = shape.batch * ceil_div(shape.rows, block_rows(shape))
+    programs = shape.batch * ceil_div(shape.rows, block_m)
     tiles = ceil_div(shape.kv_len, block_n)
     return max(1, min(2 * multiprocessors // max(programs, 1), tiles // 2, 64))
 
 
-def block_rows(shape: Shape) -> int:
-    return min(MAX_BLOCK_M, max(16, next_power_of_2(shape.rows)))
+def smaller(params: dict[str, Any]) -> dict[str, int]:
+    """The next change that saves shared memory. Raises MemoryError if there is none."""
+    if params["num_stages"] > 1:
+        return {"num_stages": params["num_stages"] - 1}
+    for name in ("block_n", "block_m"):
+        if params[name] > MIN_BLOCK:
+            return {name: params[name] // 2}
+    raise MemoryError("the smallest tile of the Triton backend needs more shared memory than this GPU has; use the torch backend")
 
 
 class TritonPlan:
@@ -597,24 +691,18 @@ class TritonPlan:
             try:
                 return self.decode_launch(data)
             except OutOfResources:
-                if self.params["num_stages"] > 1:
-                    self.params["num_stages"] -= 1
-                elif self.params["block_n"] > MIN_BLOCK_N:
-                    self.params["block_n"] //= 2
-                else:
-                    raise
+                self.params |= smaller(self.params)
 
     def decode_launch(self, data: input_t) -> Callable[..., None]:
         shape = shape_of(data)
-        block_m = block_rows(shape)
-        row_blocks = ceil_div(shape.rows, block_m)
+        row_blocks = ceil_div(shape.rows, self.params["block_m"])
         kv, _ = self.kv_tensors(data)
         constants = {
             "heads": shape.heads,
             "kv_row_bytes": kv.stride(0) * kv.element_size(),
             "row_blocks": row_blocks,
             "whole": self.splits == 1,
-            "block_m": block_m,
+            "block_m": self.params["block_m"],
             "block_n": self.params["block_n"],
             "overlap": self.params["overlap"] and self.splits > 1,
         }

@@ -18,33 +18,42 @@ __device__ __forceinline__ void nibbles_to_e5m2(uint32_t& lo, uint32_t& hi, uint
   hi = or_and(__byte_perm(t0, t1, select >> 16), __byte_perm(y, x, 0x7362), 0x80808080u);
 }
 
-// The half row of one thread: 128 threads unpack a tile, two to a row. A thread takes two of the four 32-dim chunks of each box and one of
-// the rope's two, so that everything but its base address is an immediate, and eight neighbouring lanes store to different banks.
+// The half row of one thread: 128 threads unpack a tile, two to a row, which take alternate chunks: the pair reads whole sectors. Which of
+// its two chunks of a box a thread takes first depends on the row, so that eight neighbouring lanes store to different banks.
 struct HalfRow {
-  static constexpr int CHUNKS = 9;
+  static constexpr int CHUNKS = 9;                       // 2 b + j: of box b; 8: of the rope dims
   uint32_t x[CHUNKS][4], e[CHUNKS];
+
+  static __device__ __forceinline__ int chunk_in_box(int tid, int j) { return (tid & 1) + 2 * (j ^ ((tid >> 2) & 1)); }
 
   // `kv` and `e8m0` are the first row of the tile, `rows` how many rows the sequence still has. Volatile: issued here, not at the use.
   __device__ __forceinline__ void load(const uint8_t* kv, const uint8_t* e8m0, int stride, int rows, int tid) {
-    const int row = min(tid >> 1, rows - 1), half = tid & 1;   // past the end: repeat the last row, whose weight will be zero
-    kv += row * ROW_BYTES4 + half * 32;
-    e8m0 += row * stride + half * 2;
+    const int row = min(tid >> 1, rows - 1);             // past the end: repeat the last row, whose weight will be zero
+    kv += row * ROW_BYTES4;
+    e8m0 += row * stride;
+    const int c[2] = {chunk_in_box(tid, 0), chunk_in_box(tid, 1)};
+    const uint8_t *kv_at[2] = {kv + c[0] * 16, kv + c[1] * 16}, *e_at[2] = {e8m0 + c[0], e8m0 + c[1]};
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
-      const int chunk = (i >> 1) * 4 + (i & 1);          // the rope's chunks are 16 and 17
-      const int back = i == CHUNKS - 1 ? half : 0;
+      const uint8_t* p = i == CHUNKS - 1 ? kv + 256 + (tid & 1) * 16 : kv_at[i & 1] + (i >> 1) * 64;
+      const uint8_t* s = i == CHUNKS - 1 ? e8m0 + 16 + (tid & 1) : e_at[i & 1] + (i >> 1) * 4;
       asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
                    : "=r"(x[i][0]), "=r"(x[i][1]), "=r"(x[i][2]), "=r"(x[i][3])
-                   : "l"(kv + chunk * 16 - back * 16));
-      asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(e[i]) : "l"(e8m0 + chunk - back));
+                   : "l"(p));
+      asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(e[i]) : "l"(s));
     }
   }
 
   __device__ __forceinline__ void unpack(uint32_t tile, int tid) const {
-    const int row = tid >> 1, half = tid & 1;
+    const int row = tid >> 1;
     // Of chunk i, its first or second 16 unpacked bytes (k): at[i % 2][k] + i / 2 boxes, the rope's at rope[k].
-    const uint32_t nope = tile + row * 128 + (((half * 4) ^ (row & 7)) << 4), at[2][2] = {{nope, nope ^ 16}, {nope ^ 32, nope ^ 48}};
-    const uint32_t first = tile + 4 * BOX + row * 64 + (((half * 2) ^ ((row >> 1) & 3)) << 4), rope[2] = {first, first ^ 16};
+    uint32_t at[2][2], rope[2];
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+#pragma unroll
+      for (int j = 0; j < 2; j++) at[j][k] = tile + row * 128 + (((chunk_in_box(tid, j) * 2 + k) ^ (row & 7)) << 4);
+      rope[k] = tile + 4 * BOX + row * 64 + ((((tid & 1) * 2 + k) ^ ((row >> 1) & 3)) << 4);
+    }
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
       const uint32_t s = min(max(e[i], 114u), 140u), t0 = s * 0x04040400u + (0x3E3C3800u - 127 * 0x04040400u);
