@@ -651,7 +651,7 @@ def smaller(params: dict[str, Any]) -> dict[str, int]:
     for name in ("block_n", "block_m"):
         if params[name] > MIN_BLOCK:
             return {name: params[name] // 2}
-    raise MemoryError("the smallest tile of the Triton backend needs more shared memory than this GPU has; use the torch backend")
+    raise MemoryError("the smallest Triton tile needs more shared memory than this GPU has; use the torch backend")
 
 
 class TritonPlan:
