@@ -139,8 +139,9 @@ class CaseRun:
         while True:
             called = self._time_one(sampling)
             taken += 1
-            self._tell("sampling", samples_ns=tuple(sampling.samples_ns))
-            if self._policy.stop.done(sampling.samples_ns, sampling.spent):
+            spent = sampling.spent
+            self._tell("sampling", samples_ns=tuple(sampling.samples_ns), left_s=self._policy.stop.left_ns(spent) / 1e9)
+            if self._policy.stop.done(sampling.samples_ns, spent):
                 return called, True
             if taken >= length:
                 return called, False

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 MODES = ("test", "benchmark", "leaderboard", "profile")
 BACKENDS = ("auto", "torch", "triton", "cuda", "hip", "aiter")
 POLICIES = ("robust", "official")
+HIDDEN = "***"
 DEFAULT_TIMEOUT_S = 300.0
 EPILOG = """examples:
   eval.py --mode benchmark                                  the smoke cases on a CPU, the official ones on a GPU
@@ -80,7 +81,7 @@ def main(argv: list[str]) -> int:
     """Run the command line; the exit code. A user's mistake is one line on stderr."""
     options = parser().parse_args(argv)
     try:
-        return run(options, ("eval.py", *argv))
+        return run(options, ("eval.py", *_without_seed(argv)))
     except SubmissionNotLoaded as error:
         return _report(str(error), error.exit_code, error.detail)
     except HarnessError as error:
@@ -91,6 +92,12 @@ def main(argv: list[str]) -> int:
         return _report(str(error), Exit.USAGE)
     except KeyboardInterrupt:
         return _report("interrupted", Exit.INTERRUPTED)
+
+
+def _without_seed(argv: list[str]) -> list[str]:
+    """The command line as it is recorded: a secret seed must not stand in a Result."""
+    hidden = [f"--seed={HIDDEN}" if word.startswith("--seed=") else word for word in argv]
+    return [HIDDEN if i and argv[i - 1] == "--seed" else word for i, word in enumerate(hidden)]
 
 
 def _report(message: str, code: Exit, detail: str = "") -> int:
@@ -109,12 +116,13 @@ def run(options: argparse.Namespace, command: tuple[str, ...]) -> int:
         problem=problem,
         submission=_submission(options.submission, problem),
         mode=options.mode,
-        cases=tuple(case.with_seed(options.seed) for case in cases),
+        cases=cases,
         cases_from=cases_from,
         policy=policy,
         device=device,
         backend=options.backend,
         timeout_s=options.timeout_s or min(DEFAULT_TIMEOUT_S, problem.task.timeout_s(options.mode)),
+        seed=options.seed,
         command=command,
     )
     writers = [JsonWriter(_writable(options.json))] if options.json else []

@@ -16,7 +16,7 @@ class Progress:
     case: Case
     phase: str
     samples_ns: tuple[int, ...] = ()
-    case_left_s: float | None = None  # at most, if the policy bounds it
+    left_s: float | None = None  # that this case will be sampled, at most
 
 
 class Observer(Protocol):

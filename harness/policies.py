@@ -31,6 +31,10 @@ class StopRule(Protocol):
         """Whether to stop; asked after every sample."""
         ...
 
+    def left_ns(self, spent: Spent) -> int:
+        """Wall time that further samples may take at most."""
+        ...
+
 
 @dataclass(frozen=True)
 class IntervalNarrow:
@@ -48,6 +52,9 @@ class IntervalNarrow:
         # Resampling costs more than a sample: look at every tenth, then ever more rarely.
         due = runs >= self.min_samples and runs % max(10, runs // 10) == 0
         return due and relative_width(samples_ns) <= self.max_relative_width
+
+    def left_ns(self, spent: Spent) -> int:
+        return max(0, self.budget_ns - spent.wall_ns)
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,9 @@ class ErrorSmall:
         mean, _, err = mean_std_err(samples_ns)
         return err < self.max_relative_err * mean or spent.kernel_ns > self.max_kernel_ns or spent.wall_ns > self.max_wall_ns
 
+    def left_ns(self, spent: Spent) -> int:
+        return max(0, self.max_wall_ns - spent.wall_ns)
+
 
 @dataclass(frozen=True)
 class AfterCalls:
@@ -78,6 +88,9 @@ class AfterCalls:
 
     def done(self, samples_ns: Sequence[int], spent: Spent) -> bool:
         return len(samples_ns) >= self.calls or spent.wall_ns >= self.max_wall_ns
+
+    def left_ns(self, spent: Spent) -> int:
+        return max(0, self.max_wall_ns - spent.wall_ns)
 
 
 @dataclass(frozen=True)

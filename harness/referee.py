@@ -48,6 +48,7 @@ class Request:
     device: torch.device
     backend: str = "auto"
     timeout_s: float = 300.0
+    seed: int | None = None  # secret: combined with every case's own, and absent from the Result
     stops_at_failure: bool = False  # official: a benchmark whose official verdict fails is the last one
     command: tuple[str, ...] = ()
     trace_folder: Path = Path("results", "profile")  # mode profile: where chrome traces go
@@ -192,11 +193,12 @@ class Evaluation:
         session = workers.session()
         session.grant_time()
         policy, clock = self._request.policy, self._clock
-        return CaseRun(self._request.problem, case, policy, session, clock, functools.partial(self._tell, index))
+        secret_case = case.with_seed(self._request.seed)
+        return CaseRun(self._request.problem, secret_case, policy, session, clock, functools.partial(self._tell, index))
 
-    def _tell(self, index: int, phase: str, samples_ns: tuple[int, ...] = ()) -> None:
+    def _tell(self, index: int, phase: str, samples_ns: tuple[int, ...] = (), left_s: float | None = None) -> None:
         cases = self._request.cases
-        self._observer.progress(Progress(index, len(cases), cases[index], phase, samples_ns))
+        self._observer.progress(Progress(index, len(cases), cases[index], phase, samples_ns, left_s))
 
     def _note_load(self, workers: Workers) -> None:
         submission = replace(self._result.submission, load_ns=workers.load_ns)

@@ -8,7 +8,7 @@ from harness.observer import Progress
 from harness.result import CaseResult, Result, State, Status
 
 COLUMNS = (
-    ("case", 46), ("official", 8), ("strict", 8), ("reads", 6), ("median [95 %] us", 26), ("mean ± err us", 20), ("GB/s", 7),
+    ("case", 50), ("official", 8), ("strict", 8), ("reads", 6), ("median [95 %] us", 26), ("mean ± err us", 20), ("GB/s", 7),
     ("roofline", 8), ("cold read", 9), ("backend", 8),
 )  # fmt: skip
 TICK_S = 0.2
@@ -36,7 +36,8 @@ class PlainRenderer:
         if self._live and time.monotonic() - self._last_tick_s > TICK_S:
             self._last_tick_s = time.monotonic()
             count = f", {len(progress.samples_ns)} samples" if progress.samples_ns else ""
-            self._out.write(f"\r\x1b[K{line}{count}"[:160])
+            left = f", at most {progress.left_s:.0f} s left for this case" if progress.left_s is not None else ""
+            self._out.write(f"\r\x1b[K{line}{count}{left}"[:160])
             self._out.flush()
 
     def case_done(self, result: Result) -> None:
@@ -57,7 +58,7 @@ class PlainRenderer:
 
 def case_row(case: CaseResult) -> tuple[str, ...]:
     """One case's cells, in the order of COLUMNS."""
-    spec = "; ".join(f"{key}: {value}" for key, value in case.spec.items())
+    spec = "  ".join(f"{key} {value}" for key, value in case.spec.items())
     official = _verdict(case.official.ok if case.official else None, case.status)
     strict = _verdict(case.strict.ok if case.strict else None, case.status) if case.strict or not case.official else "-"
     reads = (case.strict.format if case.strict else None) or "-"

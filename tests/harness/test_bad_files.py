@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from harness.cli import main
+from harness.result import read_result
 
 FOLDER = Path(__file__).parent / "doubling"
 GENERATED = """import torch
@@ -132,6 +133,14 @@ def custom_kernel(data):
     return data[0] * 2
 """
     assert run("--submission", str(written(tmp_path, text)), "--backend", "torch", "--seed", "42") == 0
+
+
+def test_the_secret_seed_stays_out_of_the_result(tmp_path):
+    json = tmp_path / "result.json"
+    assert run("--cases", "size: 8; seed: 1", "--seed", "987654321", "--json", str(json)) == 0
+    (case,) = read_result(json).cases
+    assert case.spec == {"size": 8, "seed": 1}
+    assert "987654321" not in json.read_text()
 
 
 def test_smoke_cases_are_the_default_on_a_cpu_and_say_so(capsys):
