@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
-import pprint
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,14 +186,16 @@ def refuse_characters(path: str, text: str) -> None:
 
 
 def table_literal(constant: Constant, text: str) -> str:
-    """The part of a YAML table that the submission needs, as a Python literal."""
+    """The part of a dispatch table (device -> entries) that the submission needs, as Python, an entry a line."""
     table = yaml.safe_load(text)
     if constant.key is not None:
         if constant.key not in table:
             raise BundleError(f"{constant.path}: no `{constant.key}`, which {MANIFEST} names")
         table = table[constant.key]
-    literal = pprint.pformat(without_evidence(table), width=120, sort_dicts=False)
-    return f"{constant.name} = {literal}"
+    lines = [f"{constant.name} = {{"]
+    for device, entries in without_evidence(table).items():
+        lines += [f"    {device!r}: [", *(f"        {entry!r}," for entry in entries), "    ],"]
+    return "\n".join([*lines, "}"])
 
 
 def without_evidence(value: Any) -> Any:
