@@ -194,12 +194,12 @@ class CodeObject:
     def _read_kernels(self):
         metadata = {_kernel_name(entry): entry for entry in elf.read_metadata(self._elf, self.path).get("amdhsa.kernels", [])}
         names = list(metadata) + [n[:-3] for n in self.symbols if n.endswith(".kd") and n[:-3] not in metadata]
-        for name in names:
+        for name, demangled in zip(names, demangle(names), strict=True):
             if f"{name}.kd" not in self.symbols:
                 raise NotACodeObject(path=self.path, reason=f"kernel {name} has no descriptor {name}.kd; was it linked?")
-            yield self._read_kernel(name, metadata.get(name, {}))
+            yield self._read_kernel(name, demangled, metadata.get(name, {}))
 
-    def _read_kernel(self, name: str, entry: dict[str, object]) -> Kernel:
+    def _read_kernel(self, name: str, demangled: str, entry: dict[str, object]) -> Kernel:
         at = self.symbols[f"{name}.kd"][0]
         described = KernelDescriptor.parse(self.read(at, descriptor.SIZE))
         address = at + described.kernel_code_entry_byte_offset
@@ -207,7 +207,7 @@ class CodeObject:
         args = entry.get("args")
         return Kernel(
             name=name,
-            demangled=demangle(name),
+            demangled=demangled,
             address=address,
             code_bytes=size,
             descriptor=described,

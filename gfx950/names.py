@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
+
+from .errors import Gfx950Error
+from .tools import find_tool
 
 _ANONYMOUS = "(anonymous namespace)"
 
@@ -22,21 +28,33 @@ def without_parameters(demangled: str) -> str:
     return name[start:end].replace("\0", _ANONYMOUS)
 
 
+def demangle(names: Sequence[str]) -> list[str]:
+    """The C++ names of Itanium-mangled symbols; what is not one, or cannot be read, stays as it is.
+
+    LLVM's llvm-cxxfilt knows clang's types (bf16, vectors); the C++ run time's own demangler is the second choice.
+    """
+    if not any(name.startswith("_Z") for name in names):
+        return list(names)
+    try:
+        tool = find_tool("llvm-cxxfilt", "it demangles kernel names")
+    except Gfx950Error:
+        return [_by_runtime(name) for name in names]
+    listing = subprocess.run(tool.command, input="\n".join(names), capture_output=True, text=True).stdout.splitlines()
+    return listing if len(listing) == len(names) else list(names)
+
+
 @lru_cache(maxsize=1)
-def _demangler():
+def _runtime_demangler() -> Any:
     try:
         library = ctypes.CDLL("libstdc++.so.6")
     except OSError:
         return None
-    function = getattr(library, "__cxa_demangle")
-    function.restype = ctypes.c_void_p
-    return function
+    library.__cxa_demangle.restype = ctypes.c_void_p
+    return library.__cxa_demangle
 
 
-@lru_cache(maxsize=4096)
-def demangle(name: str) -> str:
-    """The C++ name of an Itanium-mangled symbol, by the C++ run time's own demangler; `name` itself when it is not one."""
-    function = _demangler() if name.startswith("_Z") else None
+def _by_runtime(name: str) -> str:
+    function = _runtime_demangler() if name.startswith("_Z") else None
     if function is None:
         return name
     status = ctypes.c_int()

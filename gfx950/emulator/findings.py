@@ -78,7 +78,7 @@ class Translator:
         return Finding(
             kind=kind,
             message=self._message(kind, raw),
-            kernel=self._kernel.demangled,
+            kernel=self._kernel.display_name,
             pc=inst.address if inst else 0,
             instruction=inst.text if inst else "(no instruction)",
             line=self._line(raw.inst),

@@ -76,7 +76,7 @@ def verify(
     with ThreadPoolExecutor(max(1, min(threads, MAX_THREADS))) as pool:
         results = list(pool.map(one, product(schedules, lds_fills)))
     runs = [run for run, _ in results]
-    return Verdict(kernel.demangled, runs, _distinct(runs), [problem for _, problem in results if problem])
+    return Verdict(kernel.display_name, runs, _distinct(runs), [problem for _, problem in results if problem])
 
 
 def _distinct(runs: Sequence[Run]) -> list[Finding]:

@@ -321,9 +321,15 @@ def test_damaged_bundles_are_named(code):
         ("_Z3addILi3EEvPfPKfi", "void add<3>(float*, float const*, int)", "add<3>"),
         ("_ZN2ns4kernEPfS0_", "ns::kern(float*, float*)", "ns::kern"),
         ("_ZN12_GLOBAL__N_11kEPf", "(anonymous namespace)::k(float*)", "(anonymous namespace)::k"),
+        ("_Z1kPKDF16b", "k(std::bfloat16_t const*)", "k"),
         ("_Zgarbage", "_Zgarbage", "_Zgarbage"),
     ],
 )
 def test_demangling(mangled, demangled, bare):
-    assert demangle(mangled) == demangled
+    assert demangle(["plain", mangled]) == ["plain", demangled]
     assert without_parameters(demangled) == bare
+
+
+def test_demangling_without_llvm(tmp_path, monkeypatch):
+    monkeypatch.setenv("GFX950_LLVM", str(tmp_path))
+    assert demangle(["_Z3addILi3EEvPfPKfi", "_Zgarbage"]) == ["void add<3>(float*, float const*, int)", "_Zgarbage"]
