@@ -13,7 +13,9 @@ class Schedule:
 
     order, quantum: each wave in turn executes `quantum` instructions (random: 1..quantum of a random wave; to_barrier: until
     it waits at a barrier). late_loads: global memory is read when a wait covers the load, not at issue. posted_stores:
-    global stores become visible to other waves when a wait covers them, not at issue.
+    global stores become visible to other waves when a wait covers them, not at issue. instant: every memory operation is
+    complete at issue, so that missing waits do not show: no behaviour to rely on, but it tells a missing wait from wrong
+    arithmetic.
     """
 
     name: str
@@ -22,6 +24,7 @@ class Schedule:
     seed: int = 0
     late_loads: bool = True
     posted_stores: bool = True
+    instant: bool = False
 
     @staticmethod
     def round_robin(quantum: int = 1) -> Schedule:
@@ -46,6 +49,10 @@ class Schedule:
     def prompt(self) -> Schedule:
         """The same order with memory operations that take effect at issue."""
         return replace(self, name=f"{self.name}, prompt memory", late_loads=False, posted_stores=False)
+
+    def without_latency(self) -> Schedule:
+        """The same order with memory operations that are complete at issue; no part of a verdict."""
+        return replace(self, name=f"{self.name}, no latency", late_loads=False, posted_stores=False, instant=True)
 
 
 # What verify() runs when nothing else is asked for: every order, with slow and with prompt memory operations.

@@ -43,6 +43,7 @@ struct Wave {
   uint8_t sstate[kSgprs];
   uint8_t spending[kSgprs];
   uint64_t exec = 0;
+  uint64_t populated = 0;  // lanes that are work-items of the workgroup
   bool scc = false, scc_poison = false;
   bool gpr_index_on = false;
   int32_t pc = 0;  // index into the program
@@ -92,7 +93,7 @@ struct LaunchConfig {
   uint64_t seed;
   uint32_t workgroups_in_flight;
   uint32_t lds_fill;         // byte
-  uint32_t late_loads, posted_stores;
+  uint32_t late_loads, posted_stores, instant;
   uint32_t strict, pad;
   uint32_t mode_register;    // FP round and denormal bits, dx10_clamp, ieee as the MODE register has them
   uint32_t workitem_dims;

@@ -58,6 +58,7 @@ class Scheduler {
       if (i.hazard_producer) [[unlikely]] note_hazard_producer(w, i);
       w.hazards.now += i.wait_states;
       i.run(w, i);
+      if (launch_.config.instant) [[unlikely]] finish_pending(w);
       if (launch_.clock > launch_.config.budget) [[unlikely]] report(w, {.kind = FindingKind::Runaway, .detail = 0, .fatal = true});
     }
     if (w.status != WaveStatus::Ready) settle(*w.group);
