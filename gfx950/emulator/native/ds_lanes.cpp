@@ -2,15 +2,17 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "arith/assumptions.hpp"
 #include "ds.hpp"
 
 namespace emu {
 namespace {
 
-// dst[l] = data[from(l)], 0 where that lane is switched off: reported, because a shuffle in a divergent branch is a classic bug.
+// dst[l] = data[from(l)], 0 where that lane is switched off. Unless the lane lies beyond the workgroup's end that is
+// reported: a shuffle in a divergent branch is a classic bug.
 template <typename From> void gather(Wave& w, const Inst& i, const VectorSource& data, From from) {
   for (int l = 0; l < kLanes; l++) {
-    if (!(w.exec >> l & 1) || (w.exec >> from(l) & 1)) continue;
+    if (!(w.exec >> l & 1) || !((w.populated & ~w.exec) >> from(l) & 1)) continue;
     report(w, {.kind = FindingKind::InactiveLane, .lane = l, .detail = from(l)});
     break;
   }
@@ -94,6 +96,7 @@ void put_element(Lanes* data, int lane, int index, int bits, uint32_t x) {
 
 template <int kBits> void transpose(const Lanes* from, Lanes* to) {
   constexpr int kPerLane = kBits == 6 ? 16 : 64 / kBits, kLanesPerRow = 16 / kPerLane;
+  if (!arith::holds(arith::kTransposedRead)) [[unlikely]] return void(memcpy(to, from, 2 * sizeof(Lanes)));
   for (int l = 0; l < kLanes; l++) {
     int block = l & ~15, column = l & 15;
     for (int row = 0; row < kPerLane; row++) {

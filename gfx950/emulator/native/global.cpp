@@ -1,6 +1,7 @@
 // Global memory: loads, stores and LDS-DMA once their addresses are known.
 #include <algorithm>
 
+#include "arith/assumptions.hpp"
 #include "memory.hpp"
 
 namespace emu {
@@ -128,7 +129,7 @@ void start_lds_dma(Wave& w, const Inst& i, const MemoryOp& op, Pending& p) {
   uint32_t width = std::max<int>(op.bytes, 4);
   uint32_t first = (uint32_t(need(w, read_sgpr(w, kM0, 1), FindingKind::PoisonAddress)) & 0x3ffff) + uint32_t(i.offset);
   for (int l = 0; l < kLanes; l++) {
-    uint32_t address = p.lds_address[0][l] = first + uint32_t(l) * width;
+    uint32_t address = p.lds_address[0][l] = first + uint32_t(arith::holds(arith::kLdsDmaLanes) ? l : 63 - l) * width;
     if (!(p.mask >> l & 1)) continue;
     if (address + width > lds.size()) {
       report(w, {.kind = FindingKind::LdsOutOfBounds, .lane = l, .detail = width, .address = address});

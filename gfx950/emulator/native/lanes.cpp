@@ -1,6 +1,7 @@
 // Moves between lanes and between register files: readlane, permlane swaps, accumulation registers, DPP's lane maps.
 #include <unordered_map>
 
+#include "arith/assumptions.hpp"
 #include "operands.hpp"
 #include "vector.hpp"
 
@@ -30,8 +31,10 @@ template <int kRow> void permlane_swap(Wave& w, const Inst& i) {
   fetch_vector(w, i, 0, 1, 0, ~0ull, a);
   fetch_vector(w, i, 1, 1, 0, ~0ull, b);
   Lanes x, y, sx, sy;
+  bool holds = arith::holds(arith::kPermlaneSwap);
   for (int l = 0; l < kLanes; l++) {
     bool odd = l / kRow & 1;
+    if (!holds) [[unlikely]] { x[l] = (odd ? b : a).value[0][l], y[l] = (odd ? a : b).value[0][l], sx[l] = sy[l] = 0; continue; }
     x[l] = odd ? b.value[0][l - kRow] : a.value[0][l];
     y[l] = odd ? b.value[0][l] : a.value[0][l + kRow];
     sx[l] = odd ? (b.shadow ? b.shadow[0][l - kRow] : 0) : (a.shadow ? a.shadow[0][l] : 0);
@@ -72,7 +75,7 @@ int dpp_source(int control, int lane) {
   if (control < 0x100) return (lane & ~3) | (control >> 2 * (lane & 3) & 3);
   switch (control & 0x1f0) {
     case 0x100: return within(in_row + n);
-    case 0x110: return within(in_row - n);
+    case 0x110: return within(arith::holds(arith::kDppShiftDirection) ? in_row - n : in_row + n);
     case 0x120: return row | ((in_row - n) & 15);
     case 0x150: return row | n;
   }

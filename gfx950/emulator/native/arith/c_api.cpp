@@ -1,5 +1,6 @@
 // C entry points to single operations, for the instruction tests.
 #include "arith.hpp"
+#include "assumptions.hpp"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -24,6 +25,9 @@ struct ArithCall {
   uint64_t mask, mask_shadow;
   const uint8_t *modifiers, *mode;
 };
+
+// Inverts a set of Assumptions for the whole process; 0 restores the facts.
+EXPORT void arith_invert(uint32_t assumptions) { inverted = assumptions; }
 
 EXPORT const char* arith_op_name(int index) { return index < op_count() ? op_at(index).name : nullptr; }
 
