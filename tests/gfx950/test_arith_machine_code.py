@@ -28,7 +28,7 @@ class Case:
     text: str
     op: str
     sources: tuple[Any, ...]
-    modifiers: dict[str, int] = field(default_factory=dict)
+    modifiers: dict[str, Any] = field(default_factory=dict)
     extras: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -48,7 +48,7 @@ Op sparse(const char* name, int m, int k, Element a, Element b) {
   return mfma_op(name, {static_cast<uint8_t>(m), static_cast<uint8_t>(m), static_cast<uint8_t>(k), 1, a, b, true, false});
 }
 
-// Lanes of an operand that hold any poison in their first `words` words; bit `shift` on in the last 8 if `byte_shift` >= 0.
+// Lanes of an operand that hold any poison under `mask` in their first `words` words.
 uint64_t poisoned(const Lanes* s, int words, uint32_t mask = 0xffffffff) {
   if (!s) return 0;
   uint64_t lanes = 0;
@@ -76,11 +76,13 @@ struct PoisonedSides {
   }
 };
 
-// Whether any lane group's share of a row (or column) of a block is poisoned.
-bool row_poisoned(uint64_t lanes, const Layout& layout, int block, int row) {
+// Rows of A (or columns of B) of a block of which any lane group's share is poisoned, one bit each.
+uint32_t poisoned_rows(uint64_t lanes, const Layout& layout, int block) {
+  uint32_t rows = 0;
   for (int group = 0; group < layout.groups; ++group)
-    if (lanes >> layout.source_lane(block, group, row) & 1) return true;
-  return false;
+    for (int row = 0; row < layout.side; ++row)
+      rows |= static_cast<uint32_t>(lanes >> layout.source_lane(block, group, row) & 1) << row;
+  return rows;
 }
 
 }  // namespace
@@ -92,13 +94,13 @@ void mfma_shadow(const Op& op, Lanes* d, const Lanes* a, const Lanes* b, const L
   const int words = layout.wide ? 2 : 1;
   for (int block = 0; block < layout.blocks; ++block) {
     const int a_block = has_broadcasts(op.mfma) ? broadcast_block(block, layout.blocks, m) : block;
-    for (int i = 0; i < layout.m; ++i) {
-      const bool row = row_poisoned(sides.a_lanes, layout, a_block, i);
-      const int reg = layout.result_register(block, i) * words, lane = layout.result_lane(block, i);
-      for (int n = 0; n < layout.n; ++n) {
-        uint32_t poison = row || row_poisoned(sides.b_lanes, layout, block, n) ? ~0u : 0;
-        for (int w = 0; c && w < words; ++w) poison |= c[reg + w][lane + n] ? ~0u : 0;
-        for (int w = 0; w < words; ++w) d[reg + w][lane + n] = poison;
+    const uint32_t rows = poisoned_rows(sides.a_lanes, layout, a_block), columns = poisoned_rows(sides.b_lanes, layout, block);
+    for (int i = 0; i < layout.side; ++i) {
+      const auto [reg, lane] = result_place(layout.side, layout.wide, block, i);
+      for (int n = 0; n < layout.side; ++n) {
+        uint32_t poison = (rows >> i | columns >> n) & 1 ? ~0u : 0;
+        for (int w = 0; c && w < words; ++w) poison |= c[reg * words + w][lane + n] ? ~0u : 0;
+        for (int w = 0; w < words; ++w) d[reg * words + w][lane + n] = poison;
       }
     }
   }
