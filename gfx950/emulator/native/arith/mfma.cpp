@@ -242,11 +242,12 @@ template <int Side> void load_formatted(const Lanes* s, int format, const Layout
   }
 }
 
-// The scale of rows (or columns) i and k = 32 g ... 32 g + 31 is in lane g * side + i.
+// The scale of row (or column) i and k = 32 g ... 32 g + 31 is in lane g * side + i.
 template <int Side> void apply_scales(Panel<double>& panel, const Lanes* scale, int shift, int k_count) {
   for (int block = 0; block < k_count / 32; ++block) {
+    const int group = scale_group(32 * block, k_count);
     double factor[Side];
-    for (int i = 0; i < Side; ++i) factor[i] = e8m0(scale[0][block * Side + i] >> shift & 255);
+    for (int i = 0; i < Side; ++i) factor[i] = e8m0(scale[0][group * Side + i] >> shift & 255);
     for (int k = 32 * block; k < 32 * block + 32; ++k)
       VECTORISE for (int i = 0; i < Side; ++i) panel.value[k * Side + i] *= factor[i];
   }
