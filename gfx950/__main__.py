@@ -1,4 +1,4 @@
-"""Command line: python -m gfx950 report|disasm|check PATH. Exit code 0 clean, 1 findings, 2 bad input or usage."""
+"""Command line: python -m gfx950 report|disasm|check|run PATH. Exit code 0 clean, 1 findings, 2 bad input or usage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import checks, report
+from . import checks, report, run_command
 from .codeobject import CodeObject, Kernel
 from .decode import decode_one
 from .elf import ARCH
@@ -24,6 +24,7 @@ examples:
   python -m gfx950 report kernel.hip -D TILE=32       registers, LDS, occupancy, instruction mix
   python -m gfx950 check kernels/ --json              every .hip, .hsaco and .co below a folder
   python -m gfx950 disasm kernel.hsaco --kernel add   machine code with source lines
+  python -m gfx950 run kernel.hip --block 64 --arg zeros:f32:64 --arg 3    in the emulator
 """
 
 
@@ -48,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="report|disasm|check")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="report|disasm|check|run")
     shared = _shared_options()
     described = commands.add_parser(
         "report", parents=[shared], help="registers, LDS, occupancy, instruction mix, cycle estimate"
@@ -62,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     for command in (described, checked):
         command.add_argument("--json", action="store_true", help="machine-readable output (documented in gfx950/README.md)")
     commands.add_parser("disasm", parents=[shared], help="disassembly with source lines")
+    executed = commands.add_parser("run", parents=[shared], help="run a kernel in the emulator under every schedule")
+    executed.add_argument("--json", action="store_true", help="machine-readable output")
+    run_command.add_options(executed)
     return parser
 
 
@@ -164,7 +168,16 @@ def _print_code(code: CodeObject, kernel: Kernel) -> None:
         print(f"  {line.address:012x}  {words:<26}  {line.text}" + (f"  -> {target:x}" if target is not None else ""))
 
 
-_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"report": _report, "check": _check, "disasm": _disasm}
+def _run(options: argparse.Namespace) -> int:
+    verdict = run_command.run(_load(options.path, options), options)
+    if options.json:
+        print(json.dumps({"schema_version": SCHEMA_VERSION, **run_command.as_json(verdict)}, indent=2))
+    else:
+        print(run_command.as_text(verdict))
+    return CLEAN if verdict.ok else FINDINGS
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"report": _report, "check": _check, "disasm": _disasm, "run": _run}
 
 if __name__ == "__main__":
     sys.exit(main())

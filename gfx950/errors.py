@@ -82,6 +82,12 @@ class WrongArch(Gfx950Error):
     template = "--arch {arch}: only gfx950 (MI350X, MI355X) is supported"
 
 
+class BadArgumentText(Gfx950Error):
+    """A kernel argument on the command line that cannot be read."""
+
+    template = "--arg {text}: {problem}"
+
+
 class BuildFailed(Gfx950Error):
     """The C++ compiler refused the emulator's own sources."""
 

@@ -8,9 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gfx950.__main__ import BAD_INPUT, CLEAN, FINDINGS, main
+from gfx950.run_command import DTYPES, parse_argument
 
 pytestmark = pytest.mark.usefixtures("toolchain")
 
@@ -118,7 +122,78 @@ def test_bad_input_is_one_clear_line(folder, capsys, monkeypatch, arguments, mes
     assert captured.out == ""
 
 
-@pytest.mark.parametrize("arguments", [[], ["report"], ["explode", "x"], ["report", "x", "--workgroup-size", "many"]])
+# --- run
+
+ADD = """\
+__global__ void add(float* out, const float* in, int n, float scale) {
+  if (threadIdx.x < n) out[threadIdx.x] = in[threadIdx.x] * scale;
+}
+"""
+
+
+def test_run_computes_and_saves(folder, capsys):
+    (folder / "add.hip").write_text(ADD)
+    np.save(folder / "in.npy", np.arange(64, dtype=np.float32))
+    arguments = ["--block", "64", "--arg", "zeros:f32:64", "--arg", folder / "in.npy", "--arg", "60", "--arg", "0.5"]
+    assert run("run", folder / "add.hip", *arguments, "--save", folder / "after.npz") == CLEAN
+    out = capsys.readouterr().out
+    assert "add: right in" in out
+    assert "estimate, not a measurement" in out
+    expected = np.arange(64) * 0.5
+    expected[60:] = 0
+    assert np.array_equal(np.load(folder / "after.npz")["arg0"], expected)
+
+
+def test_run_reports_findings_as_json(folder, capsys):
+    (folder / "add.hip").write_text(ADD)
+    arguments = ["--block", "64", "--arg", "zeros:f32:32", "--arg", "random:f32:64", "--arg", "64", "--arg", "1.0"]
+    assert run("run", folder / "add.hip", *arguments, "--json") == FINDINGS
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"] is False
+    assert document["findings"][0]["kind"] == "out-of-bounds"
+    assert document["findings"][0]["line"].endswith("add.hip:2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--arg", "1"], "1 arguments given, 4 declared"),
+        (["--arg", "zeros:f33:4"], "no type f33"),
+        (["--arg", "nonsense"], "--arg nonsense: write FILE.npy"),
+        (["--arg", "none.npy"], "none.npy"),
+        (["--grid", "0"], "must be at least 1"),
+    ],
+)
+def test_bad_launches_are_one_clear_line(folder, capsys, arguments, message):
+    (folder / "add.hip").write_text(ADD)
+    full = arguments if "--arg" in arguments else [*arguments, *["--arg", "zeros:f32:64"] * 2, "--arg", "1", "--arg", "1.0"]
+    assert run("run", folder / "add.hip", "--block", "64", *full) == BAD_INPUT
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+@given(
+    st.sampled_from(sorted(DTYPES)),
+    st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    st.sampled_from(["zeros", "random", "range"]),
+)
+def test_argument_texts_make_arrays_of_their_type_and_shape(dtype, shape, kind):
+    text = f"{kind}:{dtype}:{'x'.join(map(str, shape))}"
+    array = parse_argument(text, np.random.default_rng(0))
+    assert array.dtype == np.dtype(DTYPES[dtype])
+    assert array.shape == tuple(shape)
+
+
+@pytest.mark.parametrize(("text", "value"), [("3", 3), ("-1", -1), ("0x10", 16), ("0.5", 0.5), ("1e-3", 1e-3)])
+def test_argument_texts_make_numbers(text, value):
+    found = parse_argument(text, np.random.default_rng(0))
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["report"], ["explode", "x"], ["report", "x", "--workgroup-size", "many"], ["run", "x", "--block", "a"]]
+)
 def test_usage_errors_exit_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as stop:
         main(arguments)
