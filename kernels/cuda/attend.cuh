@@ -36,9 +36,9 @@ __device__ __forceinline__ uint64_t operand(uint32_t low, uint32_t high) {
   return r;
 }
 
-// d = K[64 tokens, 576] [Qhi; Qlo]^T. Element (token, column): d[4 j + 2 (token >= 8) + odd], column 8 j + 2 (lane % 4) + odd.
+// Starts d = K[64 tokens, 576] [Qhi; Qlo]^T; d is complete after wgmma_wait. Element (token, column): d[4 j + 2 (token >= 8) + odd], column 8 j + 2 (lane % 4) + odd.
 template <bool E5M2>
-__device__ __forceinline__ void tile_scores(float (&d)[16], uint32_t tile, uint32_t q) {
+__device__ __forceinline__ void start_scores(float (&d)[16], uint32_t tile, uint32_t q) {
   const uint32_t tile_low = operand_low(tile), q_low = operand_low(q);
   wgmma_fence();
 #pragma unroll
@@ -52,7 +52,6 @@ __device__ __forceinline__ void tile_scores(float (&d)[16], uint32_t tile, uint3
       wgmma_e4m3(d, a, b, k);
   }
   wgmma_commit();
-  wgmma_wait();
 }
 
 // Scores in log2 units: s[i] is (token + 8 (i / 4), row i % 4 of the lane's four); tokens at or past `len` get -inf.

@@ -4,8 +4,10 @@
 #include "combine.cuh"
 #include "unpack.cuh"
 
-template <int NWG_, int UWG_, int RING_, int BLOCKS_, int REGS_, int UNPACK_REGS_>
+// EARLY: a warpgroup starts the scores of its next tile before the output of the present one.
+template <int NWG_, int UWG_, int RING_, int BLOCKS_, bool EARLY_, int REGS_, int UNPACK_REGS_>
 struct Fp4 {
+  static constexpr bool EARLY = EARLY_;
   static constexpr int NWG = NWG_, UWG = UWG_, RING = RING_, BLOCKS = BLOCKS_, THREADS = (NWG + UWG) * 128;
   static constexpr int REGS = REGS_, UNPACK_REGS = UNPACK_REGS_;
   // Offsets in shared memory, bytes. The combine overlays the ring.
@@ -15,6 +17,7 @@ struct Fp4 {
   static constexpr int SMEM = LAST + 16;
   static constexpr int OUTBOX = NWG == 2 ? SWAP_BYTES : 0, INBOX = OUTBOX + OUTBOX_BYTES;
   static_assert(INBOX + INBOX_BYTES <= Q);
+  static_assert(RING >= NWG * (EARLY ? 2 : 1), "every warpgroup would wait for a tile that another holds");
 };
 
 template <class L>
@@ -87,21 +90,37 @@ __global__ void __launch_bounds__(L::THREADS, L::BLOCKS) mla_fp4(const __grid_co
   x.init(row_scale, a.sm_scale, lane);
   const uint32_t q_addr = tile0 + L::Q, p_addr = tile0 + L::P + wg * 2 * P_BYTES;
   const int mine = __shfl_sync(~0u, (w.tiles - wg + NWG - 1) / NWG, 0);   // every NWG-th tile; warp-uniform for the compiler
-  for (int i = 0, t = wg; i < mine; i++, t += NWG) {
-    const uint32_t slot = (uint32_t)t % RING, tile = tile0 + slot * TILE_BYTES, p = p_addr + (i & 1) * P_BYTES;
-    float d[16], s[8];
+  float d[16];
+  auto tile_at = [&](int t) { return tile0 + (uint32_t)t % RING * TILE_BYTES; };
+  auto start = [&](int t) {
+    const uint32_t slot = (uint32_t)t % RING;
     if (t >= RING) mbar_wait(empty + slot * 8, (t / RING - 1) & 1);   // or the parity below could be one use early
     mbar_wait(full + slot * 8, (t / RING) & 1);
-    if (i == 0) STAMP(4);
-    tile_scores<true>(d, tile, q_addr);
-    if (i == 0) STAMP(5);
+    start_scores<true>(d, tile_at(t), q_addr);
+  };
+  auto softmax = [&](int i, int t) {
+    float s[8];
+    wgmma_wait(d);
     tile_logits(s, d, x, (w.tile0 + t) * TILE + ww * 16 + (lane >> 2), w.len);
-    tile_softmax(x, s, p_store_addr(p, ww, lane), top + wg * 64, 1 + wg, ww, lane);
-    if (i == 0) STAMP(6);
-    tile_output<true>(x.acc, tile + ww * BOX, p, lane);
-    if (i == 0) STAMP(7);
+    tile_softmax(x, s, p_store_addr(p_addr + (i & 1) * P_BYTES, ww, lane), top + wg * 64, 1 + wg, ww, lane);
+  };
+  auto output = [&](int i, int t) {
+    tile_output<true>(x.acc, tile_at(t) + ww * BOX, p_addr + (i & 1) * P_BYTES, lane);
     __syncwarp();
-    if (lane == 0) mbar_arrive(empty + slot * 8);
+    if (lane == 0) mbar_arrive(empty + (uint32_t)t % RING * 8);
+  };
+  if (mine > 0) {
+    int i = 0, t = wg;
+    start(t);
+#pragma unroll 1
+    for (; i + 1 < mine; i++, t += NWG) {
+      softmax(i, t);
+      if (L::EARLY) start(t + NWG);
+      output(i, t);
+      if (!L::EARLY) start(t + NWG);
+    }
+    softmax(i, t);
+    output(i, t);
   }
   finish<NWG>(a, w, exchange, x, 1.f, wg, ww, lane);
 }

@@ -3,8 +3,10 @@
 #include "combine.cuh"
 
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for.
-template <int NWG_, int STAGES_, int BLOCKS_>
+// EARLY: a warpgroup starts the scores of its next tile before the output of the present one.
+template <int NWG_, int STAGES_, int BLOCKS_, bool EARLY_>
 struct Fp8 {
+  static constexpr bool EARLY = EARLY_;
   static constexpr int NWG = NWG_, STAGES = STAGES_, BLOCKS = BLOCKS_, THREADS = NWG * 128 + 32;
   // Offsets in shared memory, bytes. The combine overlays the KV stages.
   static constexpr int Q = STAGES * TILE_BYTES, P = Q + Q_BYTES, TABLE = P + NWG * 2 * P_BYTES;
@@ -13,6 +15,7 @@ struct Fp8 {
   static constexpr int SMEM = LAST + 16;
   static constexpr int OUTBOX = NWG == 2 ? SWAP_BYTES : 0, INBOX = OUTBOX + OUTBOX_BYTES;
   static_assert(INBOX + INBOX_BYTES <= Q);
+  static_assert(STAGES >= NWG * (EARLY ? 2 : 1), "every warpgroup would wait for a tile that another holds");
 };
 
 template <class L>
@@ -88,23 +91,38 @@ mla_fp8(const __grid_constant__ CUtensorMap nope_map, const __grid_constant__ CU
   x.init(row_scale, a.sm_scale * v_scale, lane);
   const uint32_t q_addr = stage0 + L::Q, p_addr = stage0 + L::P + wg * 2 * P_BYTES;
   const int mine = __shfl_sync(~0u, (w.tiles - wg + NWG - 1) / NWG, 0);   // every NWG-th tile; warp-uniform for the compiler
-  for (int i = 0, t = wg; i < mine; i++, t += NWG) {
-    const uint32_t stage = t % STAGES, tile = stage0 + stage * TILE_BYTES, p = p_addr + (i & 1) * P_BYTES;
-    const int token = (w.tile0 + t) * TILE;
-    float d[16], s[8];
+  float d[16];
+  auto tile_at = [&](int t) { return stage0 + (uint32_t)t % STAGES * TILE_BYTES; };
+  auto start = [&](int t) {
+    const uint32_t stage = (uint32_t)t % STAGES;
     if (t >= STAGES) mbar_wait(empty + stage * 8, (t / STAGES - 1) & 1);   // or the parity below could be one use early
     mbar_wait(full + stage * 8, (t / STAGES) & 1);
-    if (i == 0) STAMP(4);
-    tile_scores<false>(d, tile, q_addr);
-    if (i == 0) STAMP(5);
-    tile_logits(s, d, x, token + ww * 16 + (lane >> 2), w.len);
-    tile_softmax(x, s, p_store_addr(p, ww, lane), top + wg * 64, 1 + wg, ww, lane);
-    if (i == 0) STAMP(6);
-    if (w.len - token < TILE) clear_rows(tile + ww * BOX, w.len - token, lane);
-    tile_output<false>(x.acc, tile + ww * BOX, p, lane);
-    if (i == 0) STAMP(7);
+    start_scores<false>(d, tile_at(t), q_addr);
+  };
+  auto softmax = [&](int i, int t) {
+    float s[8];
+    wgmma_wait(d);
+    tile_logits(s, d, x, (w.tile0 + t) * TILE + ww * 16 + (lane >> 2), w.len);
+    tile_softmax(x, s, p_store_addr(p_addr + (i & 1) * P_BYTES, ww, lane), top + wg * 64, 1 + wg, ww, lane);
+  };
+  auto output = [&](int i, int t) {
+    if (w.len - (w.tile0 + t) * TILE < TILE) clear_rows(tile_at(t) + ww * BOX, w.len - (w.tile0 + t) * TILE, lane);
+    tile_output<false>(x.acc, tile_at(t) + ww * BOX, p_addr + (i & 1) * P_BYTES, lane);
     __syncwarp();
-    if (lane == 0) mbar_arrive(empty + stage * 8);
+    if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);
+  };
+  if (mine > 0) {
+    int i = 0, t = wg;
+    start(t);
+#pragma unroll 1
+    for (; i + 1 < mine; i++, t += NWG) {
+      softmax(i, t);
+      if (L::EARLY) start(t + NWG);
+      output(i, t);
+      if (!L::EARLY) start(t + NWG);
+    }
+    softmax(i, t);
+    output(i, t);
   }
   finish<NWG>(a, w, exchange, x, v_scale, wg, ww, lane);
 }

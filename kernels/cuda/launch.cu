@@ -84,24 +84,22 @@ int mla_fp8_run(int variant, Maps* m, const void* kv, long rows, const Args* a, 
     m->rows = rows;
   }
   switch (variant) {
-    case 0: return launch_fp8<Fp8<2, 5, 1>>(m, a, blocks);
-    case 1: return launch_fp8<Fp8<1, 2, 2>>(m, a, blocks);
-    case 2: return launch_fp8<Fp8<2, 2, 2>>(m, a, blocks);
+    case 0: return launch_fp8<Fp8<2, 5, 1, false>>(m, a, blocks);
+    case 1: return launch_fp8<Fp8<1, 2, 2, false>>(m, a, blocks);
+    case 2: return launch_fp8<Fp8<2, 5, 1, true>>(m, a, blocks);
   }
   return -1;
 }
 int mla_fp4_run(int variant, Maps*, const void*, long, const Args* a, int blocks) {
   switch (variant) {
-    case 0: return launch_fp4<Fp4<2, 3, 4, 1, 120, 80>>(a, blocks);
-    case 1: return launch_fp4<Fp4<1, 2, 2, 2, 104, 64>>(a, blocks);
-    case 2: return launch_fp4<Fp4<2, 2, 4, 1, 128, 112>>(a, blocks);
-    case 3: return launch_fp4<Fp4<2, 4, 5, 1, 112, 64>>(a, blocks);
+    case 0: return launch_fp4<Fp4<2, 3, 4, 1, false, 120, 80>>(a, blocks);
+    case 1: return launch_fp4<Fp4<2, 3, 3, 1, false, 120, 80>>(a, blocks);
   }
   return -1;
 }
 // Clusters of `size` blocks that fit on the device at once.
 int mla_fp8_clusters(int variant, int size) {
-  return variant == 0 ? clusters<Fp8<2, 5, 1>>(size) : variant == 1 ? clusters<Fp8<1, 2, 2>>(size) : clusters<Fp8<2, 2, 2>>(size);
+  return variant == 0 ? clusters<Fp8<2, 5, 1, false>>(size) : variant == 1 ? clusters<Fp8<1, 2, 2, false>>(size) : clusters<Fp8<2, 5, 1, true>>(size);
 }
 #ifdef MLA_STAMPS
 int mla_stamps(long long* host) { return cudaMemcpyFromSymbol(host, stamps, sizeof(stamps)); }
