@@ -242,6 +242,16 @@ def test_a_compressed_bundle_for_another_target_is_refused(tmp_path):
         CodeObject.load(packed.read_bytes()[:100])
 
 
+def test_a_host_program_with_device_code_inside(tmp_path, code):
+    """As hipcc links them: a bundle in the section .hip_fatbin of an x86-64 program."""
+    (tmp_path / "bundle").write_bytes(bundled({HOST: b"", "hipv4-amdgcn-amd-amdhsa--gfx950": code.data}))
+    (tmp_path / "host.c").write_text("int main(void) { return 0; }\n")
+    clang, objcopy = find_tool("clang", "tests"), find_tool("llvm-objcopy", "tests")
+    subprocess.run([*clang.command, "-c", "host.c", "-o", "host.o"], check=True, cwd=tmp_path)
+    subprocess.run([*objcopy.command, "--add-section=.hip_fatbin=bundle", "host.o", "program"], check=True, cwd=tmp_path)
+    assert CodeObject.load(tmp_path / "program").data == code.data
+
+
 # --- bad files
 
 
