@@ -23,12 +23,12 @@ RUNNER_LIMIT_NS = 120_000_000_000  # what an official runner grants for compilin
 MAX_RELATIVE_CI = 0.05
 
 
-def failed_case(case: Case, error: CallFailed) -> CaseResult:
+def failed_case(case: Case, error: CallFailed, printed: str) -> CaseResult:
     """The record of a case whose call failed."""
     if isinstance(error, BadOutput):
-        return CaseResult(dict(case.spec), Status.WRONG, official=Official(False, str(error)))
+        return CaseResult(dict(case.spec), Status.WRONG, official=Official(False, str(error)), printed=printed)
     status = STATUS_OF_FAILURE.get(type(error), Status.CRASHED)
-    return CaseResult(dict(case.spec), status, message=str(error), detail=error.detail)
+    return CaseResult(dict(case.spec), status, message=str(error), detail=error.detail, printed=printed)
 
 
 def skipped_case(case: Case, reason: str) -> CaseResult:
@@ -68,6 +68,7 @@ class Assembler:
             params=params,
             compile_ns=first.sample.elapsed_ns,
             profile=profile,
+            printed=run.printed,
             warnings=_warnings(run, verdict, first, timing, floor),
         )
 

@@ -52,6 +52,7 @@ class CaseRun:
         self.verdict: Verdict | None = None
         self.first: Called | None = None
         self.sampling: Sampling | None = None
+        self.printed = ""
 
     def run(self, timed: bool) -> None:
         """Call once and judge; with `timed`, if the official verdict passes, take samples. Raises CallFailed."""
@@ -78,6 +79,7 @@ class CaseRun:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Take the inputs back from the worker, unless the conversation was cut off in the middle, and free them."""
+        self.printed = self._session.take_printed()
         if (kind is None or issubclass(kind, CallFailed)) and self._session.alive:
             with contextlib.suppress(CallFailed):
                 self._session.unmap(INPUTS)

@@ -42,6 +42,7 @@ class PipeView:
         pass
 
     def case_done(self, result: Result) -> None:
+        sys.stdout.write(result.cases[-1].printed)  # a runner shows it beside the verdict
         self._case(result.cases[-1])
         self._done += 1
 
@@ -150,7 +151,7 @@ def _evaluate(mode: str, cases: tuple[Case, ...], view: PipeView) -> tuple[bool,
         submission = _submission(problem)
         request = Request(
             problem, submission, mode, cases, "case file", policy, device,
-            stops_at_failure=mode in ("benchmark", "leaderboard"), trace_folder=TRACE_FOLDER, printed_to=sys.stdout,
+            stops_at_failure=mode in ("benchmark", "leaderboard"), trace_folder=TRACE_FOLDER,
         )  # fmt: skip
         return verdict_of(mode, evaluate(request, view))
     except SubmissionNotLoaded as error:

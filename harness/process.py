@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -60,10 +61,9 @@ class WorkerProcess:
         """Whether the process still runs."""
         return self._process.poll() is None
 
-    @property
-    def printed(self) -> str:
-        """The last 16 KiB of what the submission wrote to stdout and stderr."""
-        return self._output.text()
+    def take_printed(self) -> str:
+        """What the submission has written to stdout and stderr since the last time: at most the last 16 KiB."""
+        return self._output.take()
 
     def obituary(self) -> str:
         """How the process ended, in words: call after its channel has closed."""
@@ -113,18 +113,27 @@ def _stage_runtime(folder: Path) -> None:
 
 
 class _OutputTail:
-    """Drains a pipe and keeps its last bytes, however much is written."""
+    """Drains a pipe in a thread and keeps its last bytes, however much is written."""
 
     def __init__(self, pipe: IO[bytes]):
-        self._pipe, self._kept = pipe, b""
+        self._pipe, self._kept, self._lock = pipe, b"", threading.Lock()
         self._thread = threading.Thread(target=self._drain, daemon=True)
         self._thread.start()
 
     def _drain(self) -> None:
         with self._pipe:
-            while part := os.read(self._pipe.fileno(), 1 << 16):
-                self._kept = (self._kept + part)[-KEPT_OUTPUT_BYTES:]
+            while select.select([self._pipe], [], []) and self._read():
+                pass
 
-    def text(self) -> str:
-        self._thread.join(timeout=0.2)  # what a dead process wrote last is still in the pipe
-        return self._kept.decode(errors="replace")
+    def _read(self) -> bool:
+        with self._lock:
+            part = os.read(self._pipe.fileno(), 1 << 16)
+            self._kept = (self._kept + part)[-KEPT_OUTPUT_BYTES:]
+        return bool(part)
+
+    def take(self) -> str:
+        while self._thread.is_alive() and select.select([self._pipe], [], [], 0)[0]:
+            self._thread.join(timeout=0.001)  # what was written before the call is still in the pipe
+        with self._lock:
+            kept, self._kept = self._kept, b""
+        return kept.decode(errors="replace")

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO
 
 import torch
 
@@ -52,7 +52,6 @@ class Request:
     stops_at_failure: bool = False  # official: a benchmark whose official verdict fails is the last one
     command: tuple[str, ...] = ()
     trace_folder: Path = Path("results", "profile")  # mode profile: where chrome traces go
-    printed_to: TextIO | None = None  # where the last 16 KiB that a worker printed go when it ends
 
 
 class Workers:
@@ -61,7 +60,6 @@ class Workers:
     def __init__(self, request: Request, scratch: Path):
         self._request, self._scratch = request, scratch
         self._session: Session | None = None
-        self._process: WorkerProcess | None = None
         self._started = 0
         self.load_ns: int | None = None
         self.device_ipc = request.device.type == "cuda"
@@ -70,16 +68,14 @@ class Workers:
         """A live worker with the submission loaded. Raises SubmissionNotLoaded."""
         if self._session is None or not self._session.alive:
             self.close()
-            return self._start()
+            self._session = self._start()
         return self._session
 
     def close(self) -> None:
         """End the present worker."""
-        if self._session is not None and self._process is not None:
+        if self._session is not None:
             self._session.close()
             self._session = None
-            if self._request.printed_to is not None:
-                self._request.printed_to.write(self._process.printed)
 
     def _start(self) -> Session:
         self._started += 1
@@ -87,12 +83,12 @@ class Workers:
         folder.mkdir()
         submission = self._request.problem.stage(folder, self._request.submission)
         limits = Limits(self._request.timeout_s, data_limit_bytes(self._request.device))
-        self._process = WorkerProcess(folder, self._request.backend, limits)
-        self._session = session = Session(self._process, submission, self._request.device, limits.timeout_s)
+        process = WorkerProcess(folder, self._request.backend, limits)
+        session = Session(process, submission, self._request.device, limits.timeout_s)
         try:
             self.load_ns = session.load(self._request.policy.cold)
         except BaseException:
-            self.close()
+            session.close()
             raise
         session.device_ipc = self.device_ipc = self.device_ipc and _shares_device_memory(session, self._request.device)
         return session
@@ -170,7 +166,7 @@ class Evaluation:
             self._raise_if_backend_is_missing(error)
             if not isinstance(error, SubmissionRaised):
                 workers.close()  # its memory or its device can no longer be trusted
-            return failed_case(case, error)
+            return failed_case(case, error, run.printed)
         except KeyboardInterrupt:
             if run.sampling and run.sampling.samples_ns:
                 self._add(self._assembler.finished(case, run))

@@ -12,7 +12,7 @@ COLUMNS = (
     ("roofline", 8), ("cold read", 9), ("backend", 8),
 )  # fmt: skip
 TICK_S = 0.2
-PROFILE_ROWS = 12
+PROFILE_ROWS, DETAIL_LINES, PRINTED_LINES, PRINTED_WIDTH = 12, 40, 10, 200
 
 
 class PlainRenderer:
@@ -78,10 +78,11 @@ def case_row(case: CaseResult) -> tuple[str, ...]:
 
 
 def case_notes(case: CaseResult) -> list[str]:
-    """What a row cannot say: the reason of a failure, the author's traceback, warnings."""
+    """What a row cannot say: the reason of a failure, the author's traceback, what was printed, warnings."""
     messages = [verdict.message for verdict in (case.official, case.strict) if verdict and not verdict.ok]
     notes = [f"{case.status.value}: {message}" for message in dict.fromkeys([case.message, *messages]) if message]
-    return notes + case.detail.splitlines()[-20:] + [f"warning: {warning}" for warning in case.warnings]
+    printed = [f"printed: {line[:PRINTED_WIDTH]}" for line in case.printed.splitlines()[-PRINTED_LINES:]]
+    return [*notes, *case.detail.splitlines()[-DETAIL_LINES:], *printed, *(f"warning: {warning}" for warning in case.warnings)]
 
 
 def profile_lines(case: CaseResult) -> list[str]:

@@ -129,7 +129,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case. `message` is one line; `detail` is the author's traceback or the worker's last output."""
+    """One case. `message` is one line; `detail` holds the author's traceback and the rest of a long message."""
 
     spec: dict[str, Scalar]
     status: Status
@@ -144,6 +144,7 @@ class CaseResult:
     params: dict[str, Any] | None = None
     compile_ns: int | None = None  # the first call, which compiles and plans
     profile: Profile | None = None
+    printed: str = ""  # stdout and stderr of the submission, the last 16 KiB; of the import too in the first case
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

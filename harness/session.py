@@ -34,6 +34,7 @@ START_TIMEOUT_S = 180.0  # for Python and torch to start
 MAX_OUTPUT_BYTES = 16 << 30
 MAX_OUTPUT_STORAGES = 10_000
 ALIGNMENT_BYTES = 256
+MAX_LINE, MAX_DETAIL_LINES = 500, 40
 FAILURES = {"raised": SubmissionRaised, "bad_output": BadOutput, "oom": OutOfMemory, "device": DeviceFault}
 
 
@@ -72,6 +73,10 @@ class Session:
         """End the worker and everything it started."""
         self._process.close()
 
+    def take_printed(self) -> str:
+        """What the submission has printed since the last time, at most the last 16 KiB."""
+        return self._process.take_printed()
+
     def grant_time(self) -> None:
         """A new case begins: the worker may be busy for `timeout_s` again."""
         self._left_s = self._timeout_s
@@ -83,7 +88,8 @@ class Session:
             self._receive("ready", START_TIMEOUT_S)
             return self._natural(self._ask("LOAD", fields, "loaded"), "load_ns")
         except CallFailed as error:
-            raise SubmissionNotLoaded(f"{self._submission_name}: {error}", error.detail) from None
+            detail = "\n".join(filter(None, (error.detail, self.take_printed().strip())))
+            raise SubmissionNotLoaded(f"{self._submission_name}: {error}", detail) from None
 
     def map(self, name: str, inputs: InputBuffers) -> None:
         """Lend the worker a case's inputs under a name."""
@@ -155,7 +161,7 @@ class Session:
         except ChannelTimedOut:
             self._process.kill()
             limit = f"{self._timeout_s:g} s"
-            raise WorkerTimedOut(f"no answer within {limit}; --timeout-s raises the limit", self._process.printed) from None
+            raise WorkerTimedOut(f"no answer within {limit}; --timeout-s raises the limit") from None
         except ChannelClosed:
             raise self._died() from None
         except BadFrame as error:
@@ -163,9 +169,9 @@ class Session:
 
     def _died(self) -> WorkerDied:
         how = self._process.obituary()
-        error = WorkerDied(f"the submission {how}", self._sections.shorten_crash(self._process.printed))
+        printed = self._process.take_printed()
         self._process.kill()
-        return error
+        return WorkerDied(f"the submission {how}", self._sections.shorten_crash(printed))
 
     def _violated(self, what: str) -> ProtocolViolated:
         self._process.kill()
@@ -176,11 +182,12 @@ class Session:
             case {"category": str(category), "type": str(kind), "message": str(message), "frames": list(frames)} if (
                 category in FAILURES
             ):
-                text = f"{kind}: {message}" if kind and message else kind or message
-                return FAILURES[category](text, self._traceback(frames))
+                first, *rest = message.splitlines() or [""]
+                text = f"{kind}: {first}" if kind and first else kind or first
+                return FAILURES[category](text[:MAX_LINE], "\n".join([*self._traceback(frames), *rest[-MAX_DETAIL_LINES:]]))
         return self._violated("a failure that is described wrongly")
 
-    def _traceback(self, frames: list[Any]) -> str:
+    def _traceback(self, frames: list[Any]) -> list[str]:
         """The author's own frames, in the files that a generated submission was made of."""
         lines = []
         for frame in frames[:50]:
@@ -188,7 +195,7 @@ class Session:
                 case [str(name), int(line), str(function), str(text)]:
                     place = self._sections.locate(name, line)
                     lines.append(f"  {place}{f', in {function}' if function else ''}\n    {text}")
-        return "\n".join(lines)
+        return lines
 
     def _natural(self, fields: dict[str, Any], key: str) -> int:
         value = fields.get(key)

@@ -69,6 +69,11 @@ def test_traceback_holds_the_authors_lines_only(found):
     assert "harness" not in found["raises"].detail
 
 
+def test_what_was_printed_is_kept_up_to_a_limit(found):
+    assert found["chatters"].printed == ("x" * 10_000 + "\n" + "x" * 10_000 + "\n")[-(16 << 10) :]
+    assert found["honest"].printed == ""
+
+
 def test_official_and_strict_disagree(found):
     case = found["rough"]
     assert (case.official.ok, case.strict.ok) == (True, False)

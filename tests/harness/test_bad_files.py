@@ -40,7 +40,10 @@ UNLOADABLE = {
         ["ModuleNotFoundError", "missing_module", "kernels/broken.py:2"],
     ),
     "syntax": (GENERATED.format(line="def f(:"), ["SyntaxError", "kernels/broken.py:2"]),
-    "compile": (GENERATED.format(line="raise RuntimeError('Error building extension: nvcc failed')"), ["nvcc failed"]),
+    "compile": (
+        GENERATED.format(line="raise RuntimeError('Error building extension\\nnvcc: expected a ;')"),
+        ["error: submission.py: RuntimeError: Error building extension\n", "\nnvcc: expected a ;\n"],
+    ),
     "no_entry": ("value = 1\n", ["submission.py: defines no function custom_kernel(data)"]),
     "exits": ("import sys\nsys.exit(3)\n", ["called sys.exit(3)"]),
     "hard_exit": ("import os\nos._exit(7)\n", ["exit status 7"]),

@@ -40,6 +40,9 @@ class FakeWorker:
     calls: int = 0
     judged: int = 0
 
+    def take_printed(self) -> str:
+        return ""
+
     def map(self, name, buffers):
         self.log.append("map")
 

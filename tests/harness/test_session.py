@@ -26,8 +26,6 @@ CALLED = {
 class ScriptedProcess:
     """Stands where a WorkerProcess stands, and answers every request with the next of `answers`."""
 
-    printed = "printed"
-
     def __init__(self, answers: list[tuple[str, dict]]):
         ours, theirs = socket.socketpair()
         self.channel, self._theirs, self._answers = Channel(ours), Channel(theirs), answers
@@ -43,6 +41,9 @@ class ScriptedProcess:
         except (ChannelClosed, BadFrame, ValueError):
             pass
         self._theirs.close()
+
+    def take_printed(self) -> str:
+        return "printed"
 
     def obituary(self) -> str:
         return "vanished"
