@@ -20,7 +20,8 @@ BAD = CaseResult(
 )
 RESULT = Result(
     1, "toy", "benchmark", "robust", "official", (), "2026-01-01T00:00:00+00:00", "0.1.0", ("process",),
-    Submission("s.py", "0", 1), Device("NVIDIA H200", "cuda", "sm_90", "580.1", "2.11"), State.COMPLETE, cases_total=2, warnings=("careful",),
+    Submission("s.py", "0", 1), Device("NVIDIA H200", "cuda", "sm_90", "580.1", "2.11"), State.COMPLETE, cases_total=2,
+    warnings=("careful",),
 )  # fmt: skip
 
 
