@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from .codeobject import CodeObject
 from .definitions import addresses_registers_at_run_time, undefined_reads
 from .effects import Class, classify, register_names
-from .limits import LDS_BYTES_PER_CU, vgpr_limit
+from .limits import LDS_BYTES_PER_CU, WAVE_SIZE, vgpr_limit
 from .lines import Frame
 from .subject import Subject
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
+UNBOUNDED_WORKGROUP = 1024  # what the metadata says where the source has no launch bounds
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ def launch_bounds(subject: Subject) -> Iterator[Finding]:
     kernel = subject.kernel
     limit = vgpr_limit(kernel.max_workgroup_size)
     used = kernel.descriptor.vgpr_count
-    if limit < vgpr_limit(64) and (used >= limit or kernel.vgpr_spill_count):
+    unbounded = kernel.max_workgroup_size == UNBOUNDED_WORKGROUP and used == limit
+    if unbounded or (kernel.vgpr_spill_count and limit < vgpr_limit(WAVE_SIZE)):
         message = (
             f"workgroups of up to {kernel.max_workgroup_size} work-items cap a lane at {limit} VGPRs, and the kernel is at that"
             f" cap ({used} allocated, {kernel.vgpr_spill_count} spilled); if it runs with fewer, say so with __launch_bounds__"

@@ -122,6 +122,12 @@ def test_a_workgroup_size_left_at_1024_is_named_as_the_cap():
     assert findings(body) == []
 
 
+def test_a_kernel_that_fills_the_registers_its_bounds_leave_is_not_blamed():
+    source = '__global__ void __launch_bounds__(512) k() { asm volatile("" ::: "v255"); }\n'
+    assert compile_hip(source).kernels[0].descriptor.vgpr_count == 256
+    assert findings(source) == []
+
+
 def test_small_kernels_without_launch_bounds_are_not_blamed():
     assert findings("__global__ void k(float* x) { x[threadIdx.x] *= 2.f; }\n") == []
 
