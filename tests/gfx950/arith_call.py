@@ -43,9 +43,20 @@ class Mode:
     fp16_64_denorm: int = 3
     dx10_clamp: bool = True
     ieee: bool = True
+    fp16_overflow: bool = False
 
     def pack(self) -> bytes:
-        return bytes([self.round32, self.round16_64, self.fp32_denorm, self.fp16_64_denorm, self.dx10_clamp, self.ieee])
+        return bytes(
+            [
+                self.round32,
+                self.round16_64,
+                self.fp32_denorm,
+                self.fp16_64_denorm,
+                self.dx10_clamp,
+                self.ieee,
+                self.fp16_overflow,
+            ]
+        )
 
 
 @dataclass(frozen=True)

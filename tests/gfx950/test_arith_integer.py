@@ -209,6 +209,8 @@ SATURATING = {
     "v_mad_i32_i24": (lambda a, b, c: signed(a, 24) * signed(b, 24) + signed(c), -(1 << 31), (1 << 31) - 1),
     "v_mad_u32_u16": (FORMULAS["v_mad_u32_u16"], 0, M32),
     "v_mad_i32_i16": (lambda a, b, c: signed(a, 16) * signed(b, 16) + signed(c), -(1 << 31), (1 << 31) - 1),
+    "v_mul_u32_u24": (FORMULAS["v_mul_u32_u24"], 0, M32),
+    "v_mul_i32_i24": (FORMULAS["v_mul_i32_i24"], -(1 << 31), (1 << 31) - 1),
     "v_sad_u32": (FORMULAS["v_sad_u32"], 0, M32),
     "v_dot4_u32_u8": (FORMULAS["v_dot4_u32_u8"], 0, M32),
 }
@@ -250,7 +252,7 @@ WIDE = {
     "v_lshlrev_b64": lambda n, a: a << (n & 63),
     "v_lshrrev_b64": lambda n, a: a >> (n & 63),
     "v_ashrrev_i64": lambda n, a: signed(a, 64) >> (n & 63),
-    "v_lshl_add_u64": lambda a, n, c: (a << (n & 7)) + c,
+    "v_lshl_add_u64": lambda a, n, c: (a << (n & 7 if n & 7 <= 4 else 0)) + c,  # other amounts count as 0
     "v_mad_u64_u32": lambda a, b, c: a * b + c,
     "v_mad_i64_i32": lambda a, b, c: signed(a) * signed(b) + c,
     "v_mov_b64": lambda a: a,
@@ -275,6 +277,15 @@ def test_mad_64_carry_out_is_bit_64() -> None:
     assert compare("v_mad_u64_u32", a, b, c).tolist() == [x * y + z > M64 for x, y, z in lanes]
     want = [(signed(x) * signed(y) + signed(z, 64)) >> 64 & 1 == 1 for x, y, z in lanes]
     assert compare("v_mad_i64_i32", a, b, c).tolist() == want
+
+
+def test_mad_64_saturates() -> None:
+    rng = np.random.default_rng(9)
+    a, b, c = samples.u32(rng), samples.u32(rng), samples.u64(rng)
+    lanes = [tuple(map(int, lane)) for lane in zip(a, b, c, strict=True)]
+    assert run64("v_mad_u64_u32", a, b, c, clamp=1).tolist() == [min(x * y + z, M64) for x, y, z in lanes]
+    exact = [signed(x) * signed(y) + signed(z, 64) for x, y, z in lanes]
+    assert run64("v_mad_i64_i32", a, b, c, clamp=1).tolist() == [clip(x, 64) & M64 for x in exact]
 
 
 def test_mbcnt_counts_lanes_below() -> None:

@@ -35,12 +35,32 @@ def test_f16_modifiers() -> None:
     assert run("v_add_f16", one, two, neg=1).tolist() == [0xC200] * LANES
 
 
+def test_fp16_overflow_mode_stops_at_the_largest_number() -> None:
+    mode = Mode(fp16_overflow=True)
+    big, inf = np.full(LANES, 0x7BFF, np.uint32), np.full(LANES, 0x7C00, np.uint32)
+    assert run("v_add_f16", big, big).tolist() == [0x7C00] * LANES
+    assert run("v_add_f16", big, big, mode=mode).tolist() == [0x7BFF] * LANES
+    assert run("v_add_f16", big, big, neg=3, mode=mode).tolist() == [0xFBFF] * LANES
+    assert run("v_add_f16", inf, big, mode=mode).tolist() == [0x7C00] * LANES  # a true infinity stays
+    assert run("v_pk_mul_f16", big * 0x10001, big * 0x10001, mode=mode).tolist() == [0x7BFF7BFF] * LANES
+    x, nan = np.full(LANES, -1e9, F32), np.full(LANES, np.nan, F32)
+    assert run("v_cvt_f16_f32", x, mode=mode).tolist() == [0xFBFF] * LANES
+    assert run("v_cvt_pk_f16_f32", x, nan, mode=mode)[0] & 0xFFFF == 0xFBFF
+    assert run("v_cvt_pk_fp8_f32", x, nan, mode=mode).tolist() == [0x7FFE] * LANES
+    assert run("v_cvt_pk_fp8_f32", x, nan).tolist() == [0x7FFF] * LANES
+    assert run("v_cvt_pk_bf8_f32", x, -x, mode=mode).tolist() == [0x7BFB] * LANES
+    assert run("v_cvt_pk_bf8_f32", x, -x).tolist() == [0x7CFC] * LANES
+    one = np.full(LANES, 127 << 23, np.uint32)
+    assert run("v_cvt_scalef32_pk_fp8_f32", x, -x, one, mode=mode).tolist() == [0x7EFE] * LANES
+
+
 def test_clamp_limits_to_zero_and_one() -> None:
     x = np.array([-np.inf, -1, -0.0, 0, 0.25, 1, 1.5, np.inf] * 8, F32)
     assert run("v_max_f32", x, x, clamp=1).view(F32).tolist() == np.clip(x, 0, 1).tolist()
     nan = np.full(LANES, np.nan, F32)
     assert run("v_add_f32", nan, nan, clamp=1).tolist() == [0] * LANES
     assert np.isnan(run("v_add_f32", nan, nan, clamp=1, mode=Mode(dx10_clamp=False)).view(F32)).all()
+    assert run("v_cvt_pk_bf16_f32", x + 1, -nan, clamp=1)[6] == 0x00003F80
     half = np.full(LANES, 0x4000, np.uint32)
     assert run("v_add_f16", half, half, clamp=1).tolist() == [0x3C00] * LANES
     assert run64("v_add_f64", np.full(LANES, 3.0), np.full(LANES, 4.0), clamp=1).view(float).tolist() == [1.0] * LANES

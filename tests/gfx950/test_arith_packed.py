@@ -139,3 +139,11 @@ def test_dot_product_selects_and_negates_halves() -> None:
     assert run("v_dot2_f32_f16", a, b, zero).view(np.float32)[0] == 1 * 3 + 2 * 4
     assert run("v_dot2_f32_f16", a, b, zero, op_sel=1, op_sel_hi=6).view(np.float32)[0] == 2 * 3 + 1 * 4
     assert run("v_dot2_f32_f16", a, b, zero, neg=1, neg_hi=2).view(np.float32)[0] == -1 * 3 + 2 * -4
+    # The accumulating forms are VOP2: no op_sel, and abs stands for neg_hi.
+    assert run("v_dot2c_f32_f16", a, b, dst=zero, neg=1, abs=2).view(np.float32)[0] == -1 * 3 + 2 * -4
+
+
+def test_accumulator_of_a_bf16_dot_has_no_modifiers() -> None:
+    zero, one = np.zeros(LANES, np.uint32), np.ones(LANES, np.float32)
+    assert (run("v_dot2_f32_bf16", zero, zero, one, neg=4).view(np.float32) == 1).all()
+    assert (run("v_dot2_f32_f16", zero, zero, one, neg=4).view(np.float32) == -1).all()

@@ -6,7 +6,7 @@ import arith_samples as samples
 import ml_dtypes
 import numpy as np
 import pytest
-from arith_call import LANES, describe, run, run_with_mask
+from arith_call import LANES, Mode, describe, run, run_with_mask
 from arith_samples import same_floats
 from matrix_layout import pack_codes
 
@@ -155,6 +155,15 @@ def test_extreme_scales() -> None:
     big = np.full(LANES, 200 << 23, np.uint32)
     assert np.isposinf(run("v_cvt_scalef32_pk_f16_fp8", one, big).astype(np.uint16).view(np.float16)).all()
     assert run("v_cvt_scalef32_pk_fp8_f32", np.ones(LANES, np.float32), np.ones(LANES, np.float32), big).tolist() == [0] * LANES
+
+
+def test_f32_denormals_follow_the_mode() -> None:
+    one, tiny_scale = np.full(LANES, 0x38, np.uint32), np.zeros(LANES, np.uint32)  # 2^-127
+    assert run("v_cvt_scalef32_f32_fp8", one, tiny_scale).view(np.float32)[0] == 2.0**-127
+    assert run("v_cvt_scalef32_f32_fp8", one, tiny_scale, mode=Mode(fp32_denorm=0))[0] == 0
+    x = np.full(LANES, 2.0**-127, np.float32)
+    assert run("v_cvt_scalef32_sr_fp8_f32", x, tiny_scale, tiny_scale)[0] == 0x38
+    assert run("v_cvt_scalef32_sr_fp8_f32", x, tiny_scale, tiny_scale, mode=Mode(fp32_denorm=0))[0] == 0
 
 
 # --- narrowing ------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ struct Mode {
   uint8_t fp16_64_denorm = 3;  // the same for f16 and f64
   bool dx10_clamp = true;      // clamp turns NaN into 0
   bool ieee = true;            // minimum and maximum quieten signalling NaN inputs
+  bool fp16_overflow = false;  // FP16_OVFL: f16, fp8 and bf8 results that overflow become the largest finite number
 };
 
 // Modifiers of one instruction; bit i belongs to source i.

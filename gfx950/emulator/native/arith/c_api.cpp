@@ -12,7 +12,7 @@ using namespace arith;
 Modifiers modifiers_from(const uint8_t* f) {
   return {f[0], f[1], f[2], f[3], f[4], f[5], f[6] != 0, f[7], f[8], f[9], f[10]};
 }
-Mode mode_from(const uint8_t* f) { return {f[0], f[1], f[2], f[3], f[4] != 0, f[5] != 0}; }
+Mode mode_from(const uint8_t* f) { return {f[0], f[1], f[2], f[3], f[4] != 0, f[5] != 0, f[6] != 0}; }
 
 }  // namespace
 

@@ -18,17 +18,31 @@ constexpr auto kAddC = [](u32 a, u32 b, bool c) { return Sum{i64{a} + b + c, u64
 constexpr auto kSubB = [](u32 a, u32 b, bool c) { return Sum{i64{a} - b - c, u64{b} + c > a}; };
 constexpr auto kSubBRev = [](u32 a, u32 b, bool c) { return Sum{i64{b} - a - c, u64{a} + c > b}; };
 
-constexpr auto kMadU64 = [](u32 a, u32 b, u64 c, bool) {
-  const u64 sum = u64{a} * b + c;
-  return WithFlag<u64>{sum, sum < c};
-};
-// The flag is bit 64 of the 65-bit sum of sign-extended terms.
-constexpr auto kMadI64 = [](i32 a, i32 b, i64 c, bool) {
-  const i64 product = i64{a} * b;
-  i64 sum;
-  const bool overflow = __builtin_add_overflow(product, c, &sum);
-  return WithFlag<i64>{sum, (sum < 0) != overflow};
-};
+// a * b + c in 64 bits, saturated if clamp is set. The flag is bit 64 of the 65-bit sum of extended terms.
+template <class Narrow, class Wide>
+u64 mad_64(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, u64, const Modifiers& m, const Mode&) {
+  using Limits = std::numeric_limits<Wide>;
+  LaneFlags flags;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const Wide product = static_cast<Wide>(static_cast<Narrow>(s0[0][lane])) * static_cast<Narrow>(s1[0][lane]);
+    const Wide addend = static_cast<Wide>(join(s2, lane));
+    Wide sum;
+    const bool overflow = __builtin_add_overflow(product, addend, &sum);
+    flags[lane] = Limits::is_signed ? (sum < 0) != overflow : overflow;
+    if (m.clamp && overflow) sum = addend < 0 ? Limits::min() : Limits::max();
+    split(d, lane, static_cast<u64>(sum));
+  }
+  return pack_mask(flags);
+}
+
+template <class Narrow, class Wide> Op mad_64_op(const char* name) {
+  Op op = DescribeLane<Wide(Narrow, Narrow, Wide)>::make(name);
+  op.kind = Kind::Mask;
+  op.mask = mad_64<Narrow, Wide>;
+  op.mask_out = true;
+  op.shadow = poison::upward<64>;
+  return op;
+}
 
 // v_cndmask_b32 moves bits, but takes the sign modifiers of a float.
 uint64_t cndmask(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes*, uint64_t mask, const Modifiers& m, const Mode&) {
@@ -60,8 +74,8 @@ OpList carry_ops() {
       mask_op<SatU32(u32, u32), kAddC>("v_addc_co_u32", kIn | kOut, upward<32>),
       mask_op<SatU32(u32, u32), kSubB>("v_subb_co_u32", kIn | kOut, upward<32>),
       mask_op<SatU32(u32, u32), kSubBRev>("v_subbrev_co_u32", kIn | kOut, upward<32>),
-      mask_op<u64(u32, u32, u64), kMadU64>("v_mad_u64_u32", kOut, upward<64>),
-      mask_op<i64(i32, i32, i64), kMadI64>("v_mad_i64_i32", kOut, upward<64>),
+      mad_64_op<u32, u64>("v_mad_u64_u32"),
+      mad_64_op<i32, i64>("v_mad_i64_i32"),
       cndmask_op(),
   };
 }

@@ -59,18 +59,21 @@ template <class Signature, auto F, uint8_t Round = 0> Op fixed_op(const char* na
   return op;
 }
 
-u32 pack_f16(float a, float b) { return pack_halves(float_to_half(a), float_to_half(b)); }
+u32 pack_f16(float a, float b, const Mode& mode) {
+  return mode.fp16_overflow ? pack_halves(limited_half(a), limited_half(b)) : pack_halves(float_to_half(a), float_to_half(b));
+}
 u32 pack_bf16(float a, float b) { return pack_halves(float_to_bf16(a), float_to_bf16(b)); }
-template <class Format> u16 pack_fp8(float a, float b) {
-  return static_cast<u16>(Format::encode(a) | Format::encode(b) << 8);
+template <class Format> u16 pack_fp8(float a, float b, const Mode& mode) {
+  return static_cast<u16>(Format::encode(a, mode.fp16_overflow) | Format::encode(b, mode.fp16_overflow) << 8);
 }
 
 // v_cvt_f32_fp8 and v_cvt_pk_f32_fp8 read the low byte or half; SDWA picks another one.
-template <class Format> void unpack_fp8_pair(Lanes* d, const Lanes* s0, const Lanes*, const Lanes*, const Modifiers&,
-                                             const Mode&) {
+template <class Format> void unpack_fp8_pair(Lanes* d, const Lanes* s0, const Lanes*, const Lanes*, const Modifiers& m,
+                                             const Mode& mode) {
+  const Result<float, false> result(m, mode);
   for (int lane = 0; lane < kLanes; ++lane) {
-    d[0][lane] = std::bit_cast<u32>(Format::decode(s0[0][lane] & 255));
-    d[1][lane] = std::bit_cast<u32>(Format::decode(s0[0][lane] >> 8 & 255));
+    result(d, lane, Format::decode(s0[0][lane] & 255));
+    result(d + 1, lane, Format::decode(s0[0][lane] >> 8 & 255));
   }
 }
 template <class Format> Op unpack_pair_op(const char* name) {
@@ -94,7 +97,8 @@ template <class Format> void stochastic_byte(Lanes* d, const Lanes* s0, const La
                                              const Mode& mode) {
   const Source<float, false> source(m, mode, 0);
   for (int lane = 0; lane < kLanes; ++lane)
-    d[0][lane] = replace_byte(d[0][lane], m.op_sel >> 2, Format::encode_stochastic(source(s0, lane), s1[0][lane]));
+    d[0][lane] = replace_byte(d[0][lane], m.op_sel >> 2,
+                              Format::encode_stochastic(source(s0, lane), s1[0][lane], mode.fp16_overflow));
 }
 template <class Format> Op stochastic_byte_op(const char* name) {
   Op op = DescribeLane<u32(float, u32)>::make(name);
@@ -110,9 +114,9 @@ u16 stochastic_bf16(float x, u32 random) {
   if ((bits & kExponent32) == kExponent32) return float_to_bf16(x);
   return static_cast<u16>((bits + (random >> 16)) >> 16);
 }
-u16 stochastic_f16(float x, u32 random) {
+u16 stochastic_f16(float x, u32 random, const Mode& mode) {
   using F16 = MiniFloat<5, 10, 15, Specials::Ieee>;
-  return static_cast<u16>(F16::encode_stochastic(x, random));
+  return static_cast<u16>(F16::encode_stochastic(x, random, mode.fp16_overflow && std::isfinite(x)));
 }
 
 void pkaccum_u8(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes*, const Modifiers& m, const Mode& mode) {
@@ -181,9 +185,9 @@ OpList convert_ops() {
       unpack_pair_op<Fp8>("v_cvt_pk_f32_fp8"),
       unpack_pair_op<Bf8>("v_cvt_pk_f32_bf8"),
 
-      fixed_op<u32(float, float), pack_f16, 3>("v_cvt_pkrtz_f16_f32", half_per_source),
-      fixed_op<u32(float, float), pack_f16>("v_cvt_pk_f16_f32", half_per_source),
-      fixed_op<u32(float, float), pack_bf16>("v_cvt_pk_bf16_f32", half_per_source),
+      fixed_op<u32(ClampedF32, ClampedF32), pack_f16, 3>("v_cvt_pkrtz_f16_f32", half_per_source),
+      fixed_op<u32(ClampedF32, ClampedF32), pack_f16>("v_cvt_pk_f16_f32", half_per_source),
+      fixed_op<u32(ClampedF32, ClampedF32), pack_bf16>("v_cvt_pk_bf16_f32", half_per_source),
       fixed_op<Kept<u16>(float, float), pack_fp8<Fp8>>("v_cvt_pk_fp8_f32"),
       fixed_op<Kept<u16>(float, float), pack_fp8<Bf8>>("v_cvt_pk_bf8_f32"),
       stochastic_byte_op<Fp8>("v_cvt_sr_fp8_f32"),

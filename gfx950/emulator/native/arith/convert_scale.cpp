@@ -3,8 +3,6 @@
 // The scale is the power of two in the exponent field of an f32 (255: NaN). Widening multiplies by it, narrowing divides.
 // Narrow values sit in the bytes or halves that op_sel picks: [1:0] or [0] of a source, [3:2] or [3] of the destination,
 // whose other bits stay. Stochastic forms take their random bits from s1, advanced by v_prng_b32 for each further value.
-#include <cstring>
-
 #include "family.hpp"
 #include "minifloat.hpp"
 
@@ -17,24 +15,44 @@ double widening_factor(u32 scale) { return e8m0(scale >> 23 & 255); }
 // As a float: what a result loses to f32's range is beyond every narrow format's.
 float narrowing_factor(u32 scale) { return static_cast<float>(1 / widening_factor(scale)); }
 
-// Wide element types: the i-th value of a lane's registers.
+u32 flush(u32 bits, bool keep) { return keep || bits & kExponent32 ? bits : bits & kSign32; }
+
+// Wide element types: the i-th value of a lane's registers. Only f32 denormals follow the mode.
 struct F32Values {
   static constexpr int kPerWord = 1;
-  static float read(const Lanes* s, int lane, int i) { return std::bit_cast<float>(s[i][lane]); }
-  static void write(Lanes* d, int lane, int i, double x) { d[i][lane] = std::bit_cast<u32>(static_cast<float>(x)); }
-};
-template <auto Decode, auto Encode> struct HalfValues {
-  static constexpr int kPerWord = 2;
-  static float read(const Lanes* s, int lane, int i) {
-    return Decode(static_cast<uint16_t>(s[i / 2][lane] >> 16 * (i & 1)));
+  static float read(const Lanes* s, int lane, int i, const Mode& mode) {
+    return std::bit_cast<float>(flush(s[i][lane], mode.fp32_denorm & 1));
   }
-  static void write(Lanes* d, int lane, int i, double x) {
-    const u32 bits = Encode(static_cast<float>(x));
+  static void write(Lanes* d, int lane, int i, double x, const Mode& mode) {
+    d[i][lane] = flush(std::bit_cast<u32>(static_cast<float>(x)), mode.fp32_denorm & 2);
+  }
+};
+template <class Half> struct HalfValues {
+  static constexpr int kPerWord = 2;
+  static float read(const Lanes* s, int lane, int i, const Mode&) {
+    return Half::decode(static_cast<uint16_t>(s[i / 2][lane] >> 16 * (i & 1)));
+  }
+  static void write(Lanes* d, int lane, int i, double x, const Mode& mode) {
+    const u32 bits = Half::encode(static_cast<float>(x), mode);
     d[i / 2][lane] = i & 1 ? pack_halves(d[i / 2][lane], bits) : bits;
   }
 };
-using F16Values = HalfValues<half_to_float, float_to_half>;
-using Bf16Values = HalfValues<bf16_to_float, float_to_bf16>;
+struct F16Codec {
+  static float decode(uint16_t bits) { return half_to_float(bits); }
+  static uint16_t encode(float x, const Mode& mode) { return mode.fp16_overflow ? limited_half(x) : float_to_half(x); }
+};
+struct Bf16Codec {
+  static float decode(uint16_t bits) { return bf16_to_float(bits); }
+  static uint16_t encode(float x, const Mode&) { return float_to_bf16(x); }
+};
+using F16Values = HalfValues<F16Codec>;
+using Bf16Values = HalfValues<Bf16Codec>;
+
+// abs and neg of source 0, to all its values.
+float with_sign(float x, const Modifiers& m) {
+  x = m.abs & 1 ? std::fabs(x) : x;
+  return m.neg & 1 ? -x : x;
+}
 
 // Where narrow values sit in a 32-bit register: the bit offset by op_sel, for fields of 8 or 16 bits.
 template <int FieldBits> int source_offset(const Modifiers& m) {
@@ -55,12 +73,12 @@ template <int FieldBits> u32 result_mask(int, const Modifiers& m) {
 // --- one or two values ----------------------------------------------------------------------------------------------------------
 
 template <class Format, class Wide, int Count>
-void widen(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes*, const Modifiers& m, const Mode&) {
+void widen(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes*, const Modifiers& m, const Mode& mode) {
   const int offset = source_offset<Count * Format::kBits>(m);
   for (int lane = 0; lane < kLanes; ++lane)
     for (int i = 0; i < Count; ++i) {
       const u32 code = s0[0][lane] >> (offset + i * Format::kBits) & (Format::kSign | Format::kMagnitude);
-      Wide::write(d, lane, i, Format::decode(code) * widening_factor(s1[0][lane]));
+      Wide::write(d, lane, i, Format::decode(code) * widening_factor(s1[0][lane]), mode);
     }
 }
 
@@ -86,28 +104,32 @@ void narrow_f32(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, con
   const Source<float, false> low(m, mode, 0), high(m, mode, 1);
   for (int lane = 0; lane < kLanes; ++lane) {
     const float factor = narrowing_factor(s2[0][lane]);
-    place<Format, 2>(d, lane, m, Format::encode(low(s0, lane) * factor) |
-                                     Format::encode(high(s1, lane) * factor) << Format::kBits);
+    place<Format, 2>(d, lane, m, Format::encode(low(s0, lane) * factor, mode.fp16_overflow) |
+                                     Format::encode(high(s1, lane) * factor, mode.fp16_overflow) << Format::kBits);
   }
 }
 // Two packed values in s0, scale in s1.
 template <class Format, class Wide>
-void narrow_packed(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes*, const Modifiers& m, const Mode&) {
+void narrow_packed(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes*, const Modifiers& m, const Mode& mode) {
   for (int lane = 0; lane < kLanes; ++lane) {
     const float factor = narrowing_factor(s1[0][lane]);
-    place<Format, 2>(d, lane, m, Format::encode(Wide::read(s0, lane, 0) * factor) |
-                                     Format::encode(Wide::read(s0, lane, 1) * factor) << Format::kBits);
+    u32 codes = 0;
+    for (int i = 0; i < 2; ++i)
+      codes |= Format::encode(with_sign(Wide::read(s0, lane, i, mode), m) * factor, mode.fp16_overflow) << i * Format::kBits;
+    place<Format, 2>(d, lane, m, codes);
   }
 }
 // Values in s0, random bits in s1, scale in s2.
 template <class Format, class Wide, int Count>
-void narrow_stochastic(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, const Modifiers& m, const Mode&) {
+void narrow_stochastic(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, const Modifiers& m, const Mode& mode) {
   const int first = Wide::kPerWord == 2 && Count == 1 ? m.op_sel & 1 : 0;
   for (int lane = 0; lane < kLanes; ++lane) {
     const float factor = narrowing_factor(s2[0][lane]);
     u32 random = s1[0][lane], codes = 0;
-    for (int i = 0; i < Count; ++i, random = next_random(random))
-      codes |= Format::encode_stochastic(Wide::read(s0, lane, first + i) * factor, random) << i * Format::kBits;
+    for (int i = 0; i < Count; ++i, random = next_random(random)) {
+      const float x = with_sign(Wide::read(s0, lane, first + i, mode), m) * factor;
+      codes |= Format::encode_stochastic(x, random, mode.fp16_overflow) << i * Format::kBits;
+    }
     place<Format, Count>(d, lane, m, codes);
   }
 }
@@ -117,48 +139,46 @@ void narrow_stochastic(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* 
 constexpr int kBlock = 32;
 
 template <class Format, class Wide>
-void widen_block(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes*, const Modifiers&, const Mode&) {
+void widen_block(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes*, const Modifiers&, const Mode& mode) {
   for (int lane = 0; lane < kLanes; ++lane) {
     const double factor = widening_factor(s1[0][lane]);
     for (int i = 0; i < kBlock; ++i)
-      Wide::write(d, lane, i, Format::decode(extract_bits<Format::kBits>(s0, lane, i * Format::kBits)) * factor);
+      Wide::write(d, lane, i, Format::decode(extract_bits<Format::kBits>(s0, lane, i * Format::kBits)) * factor, mode);
   }
 }
 
-template <class Format> void clear_block(Lanes* d) { std::memset(d, 0, kBlock * Format::kBits / 32 * sizeof(Lanes)); }
+// One lane's block: value i is `value(i)` times the factor, rounded by `encode`.
+template <class Format, class Value, class Encode> void put_block(Lanes* d, int lane, u32 scale, Value&& value, Encode&& encode) {
+  const float factor = narrowing_factor(scale);
+  for (int w = 0; w < kBlock * Format::kBits / 32; ++w) d[w][lane] = 0;
+  for (int i = 0; i < kBlock; ++i) deposit_bits<Format::kBits>(d, lane, i * Format::kBits, encode(value(i) * factor));
+}
 
 template <class Format, class Wide>
-void narrow_block(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes*, const Modifiers&, const Mode&) {
-  clear_block<Format>(d);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float factor = narrowing_factor(s1[0][lane]);
-    for (int i = 0; i < kBlock; ++i)
-      deposit_bits<Format::kBits>(d, lane, i * Format::kBits, Format::encode(Wide::read(s0, lane, i) * factor));
-  }
+void narrow_block(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes*, const Modifiers&, const Mode& mode) {
+  for (int lane = 0; lane < kLanes; ++lane)
+    put_block<Format>(d, lane, s1[0][lane], [&](int i) { return Wide::read(s0, lane, i, mode); },
+                      [](float x) { return Format::encode(x, true); });
 }
 
 // Sixteen f32 in each of s0 and s1, interleaved in the result.
 template <class Format>
-void narrow_two_blocks(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, const Modifiers&, const Mode&) {
-  clear_block<Format>(d);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float factor = narrowing_factor(s2[0][lane]);
-    for (int i = 0; i < kBlock; ++i) {
-      const float x = std::bit_cast<float>((i & 1 ? s1 : s0)[i / 2][lane]);
-      deposit_bits<Format::kBits>(d, lane, i * Format::kBits, Format::encode(x * factor));
-    }
-  }
+void narrow_two_blocks(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, const Modifiers&, const Mode& mode) {
+  for (int lane = 0; lane < kLanes; ++lane)
+    put_block<Format>(d, lane, s2[0][lane], [&](int i) { return F32Values::read(i & 1 ? s1 : s0, lane, i / 2, mode); },
+                      [](float x) { return Format::encode(x, true); });
 }
 
 template <class Format, class Wide>
-void narrow_block_stochastic(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, const Modifiers&, const Mode&) {
-  clear_block<Format>(d);
+void narrow_block_stochastic(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, const Modifiers&,
+                             const Mode& mode) {
   for (int lane = 0; lane < kLanes; ++lane) {
-    const float factor = narrowing_factor(s2[0][lane]);
     u32 random = s1[0][lane];
-    for (int i = 0; i < kBlock; ++i, random = next_random(random))
-      deposit_bits<Format::kBits>(d, lane, i * Format::kBits,
-                                  Format::encode_stochastic(Wide::read(s0, lane, i) * factor, random));
+    put_block<Format>(d, lane, s2[0][lane], [&](int i) { return Wide::read(s0, lane, i, mode); }, [&](float x) {
+      const u32 code = Format::encode_stochastic(x, random, true);
+      random = next_random(random);
+      return code;
+    });
   }
 }
 

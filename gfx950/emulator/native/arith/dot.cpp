@@ -39,8 +39,10 @@ float flush(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) 
 float f16_value(uint16_t bits) { return half_to_float(bits); }
 float bf16_value(uint16_t bits) { return bf16_to_float(bits); }
 
-u32 signs(const Modifiers& m, int source) {
-  return (m.neg >> source & 1 ? 0x8000u : 0) | (m.neg_hi >> source & 1 ? 0x80000000u : 0);
+// Sign flips of the halves of a source; the accumulating forms are VOP2, where the abs bits stand for neg_hi.
+template <bool Accumulates> u32 signs(const Modifiers& m, int source) {
+  const uint8_t high = Accumulates ? m.abs : m.neg_hi;
+  return (m.neg >> source & 1 ? 0x8000u : 0) | (high >> source & 1 ? 0x80000000u : 0);
 }
 
 // One rounding per addition, in the ISA's order: the accumulator first for f16, last for bf16 (first where it is the
@@ -49,7 +51,8 @@ template <auto Decode, bool AccumulatorFirst, bool Accumulates>
 void dot_float(Lanes* d, const Lanes* s0, const Lanes* s1, const Lanes* s2, const Modifiers& m, const Mode& mode) {
   const Result<float, false> result(m, mode);
   const Lanes* acc = Accumulates ? d : s2;
-  const u32 sign_a = signs(m, 0), sign_b = signs(m, 1), sign_c = m.neg & 4 ? kSign32 : 0;
+  const u32 sign_a = signs<Accumulates>(m, 0), sign_b = signs<Accumulates>(m, 1);
+  const u32 sign_c = AccumulatorFirst && !Accumulates && m.neg & 4 ? kSign32 : 0;  // bf16: S2 has no modifiers
   for (int lane = 0; lane < kLanes; ++lane) {
     const u32 a = arrange_halves<Accumulates>(s0[0][lane], 0, m) ^ sign_a;
     const u32 b = arrange_halves<Accumulates>(s1[0][lane], 1, m) ^ sign_b;

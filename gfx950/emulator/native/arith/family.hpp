@@ -30,6 +30,7 @@ template <> inline constexpr SrcType src_type_of<uint16_t> = SrcType::B16;
 template <> inline constexpr SrcType src_type_of<int16_t> = SrcType::B16;
 template <> inline constexpr SrcType src_type_of<float> = SrcType::F32;
 template <> inline constexpr SrcType src_type_of<double> = SrcType::F64;
+template <> inline constexpr SrcType src_type_of<ClampedF32> = SrcType::F32;
 template <> inline constexpr SrcType src_type_of<Half> = SrcType::F16;
 template <> inline constexpr SrcType src_type_of<Bf16> = SrcType::BF16;
 template <> inline constexpr SrcType src_type_of<Amount<uint16_t>> = SrcType::B16;

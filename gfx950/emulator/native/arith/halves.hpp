@@ -9,6 +9,13 @@ inline float half_to_float(uint16_t bits) { return static_cast<float>(std::bit_c
 // Rounds in the host's current direction.
 inline uint16_t float_to_half(float x) { return std::bit_cast<uint16_t>(static_cast<_Float16>(x)); }
 
+// The same, but finite numbers stay finite.
+inline uint16_t limited_half(float x) {
+  const uint16_t bits = float_to_half(x);
+  const bool overflowed = (bits & 0x7fff) == 0x7c00 && std::bit_cast<uint32_t>(x) << 1 != 0xff000000;
+  return overflowed ? bits - 1 : bits;
+}
+
 inline float bf16_to_float(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 // Nearest even; a NaN keeps its sign and the top of its payload and becomes quiet.
 inline uint16_t float_to_bf16(float x) {

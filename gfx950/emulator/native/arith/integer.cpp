@@ -53,15 +53,15 @@ OpList integer_ops() {
       lane_op<u32(u32, Amount<u32>, u32), [](u32 a, u32 n, u32 c) { return (a << n) + c; }>("v_lshl_add_u32",
                                                                                            poison::lshl_add),
       lane_op<u32(u32, u32, Amount<u32>), [](u32 a, u32 b, u32 n) { return (a + b) << n; }>("v_add_lshl_u32"),
-      lane_op<u64(u64, u32, u64), [](u64 a, u32 n, u64 c) { return (a << (n & 7)) + c; }>("v_lshl_add_u64",
-                                                                                         poison::lshl_add),
+      lane_op<u64(u64, u32, u64), [](u64 a, u32 n, u64 c) { return (a << shift_of_lshl_add_u64(n)) + c; }>(
+          "v_lshl_add_u64", poison::lshl_add),
 
       lane_op<u32(u32, u32), [](u32 a, u32 b) { return a * b; }>("v_mul_lo_u32", upward<32>),
       lane_op<u32(u32, u32), [](u32 a, u32 b) { return static_cast<u32>(u64{a} * b >> 32); }>("v_mul_hi_u32"),
       lane_op<i32(i32, i32), [](i32 a, i32 b) { return static_cast<i32>(i64{a} * b >> 32); }>("v_mul_hi_i32"),
-      lane_op<u32(U24, U24), [](u32 a, u32 b) { return a * b; }>("v_mul_u32_u24", upward<32>),
+      lane_op<SatU32(U24, U24), [](u32 a, u32 b) { return static_cast<i64>(u64{a} * b); }>("v_mul_u32_u24", upward<32>),
       lane_op<u32(U24, U24), [](u32 a, u32 b) { return static_cast<u32>(u64{a} * b >> 32); }>("v_mul_hi_u32_u24"),
-      lane_op<u32(I24, I24), [](i32 a, i32 b) { return static_cast<u32>(i64{a} * b); }>("v_mul_i32_i24", upward<32>),
+      lane_op<SatI32(I24, I24), [](i32 a, i32 b) { return i64{a} * b; }>("v_mul_i32_i24", upward<32>),
       lane_op<i32(I24, I24), [](i32 a, i32 b) { return static_cast<i32>(i64{a} * b >> 32); }>("v_mul_hi_i32_i24"),
       lane_op<SatU32(U24, U24, u32), [](u32 a, u32 b, u32 c) { return static_cast<i64>(u64{a} * b + c); }>(
           "v_mad_u32_u24", upward<32>),

@@ -27,6 +27,7 @@ template <class T> struct Saturated {};  // integer result: the formula returns 
 template <class T> struct Kept {};       // 16-bit result that op_sel[3] places and that leaves the other half alone
 template <class T> struct Old {};        // source read from the destination register (v_fmac, v_dot2c)
 template <class T> struct Amount {};     // unsigned source of which only the low log2(bits of T) bits are read
+struct ClampedF32 {};                    // f32 source to which clamp applies, for results that have no clamp of their own
 struct U24 {};
 struct I24 {};
 
@@ -37,6 +38,7 @@ template <class T> struct ValueOf<Saturated<T>> { using type = int64_t; };
 template <class T> struct ValueOf<Kept<T>> : ValueOf<T> {};
 template <class T> struct ValueOf<Old<T>> : ValueOf<T> {};
 template <class T> struct ValueOf<Amount<T>> { using type = uint32_t; };
+template <> struct ValueOf<ClampedF32> { using type = float; };
 template <> struct ValueOf<U24> { using type = uint32_t; };
 template <> struct ValueOf<I24> { using type = int32_t; };
 template <class T> using Value = typename ValueOf<T>::type;
@@ -54,6 +56,7 @@ template <class T> constexpr bool is_kept<Kept<T>> = true;
 template <class T> constexpr bool is_modifiable = std::is_floating_point_v<T> || sizeof(Value<T>) == 2;
 template <> inline constexpr bool is_modifiable<Half> = true;
 template <> inline constexpr bool is_modifiable<Bf16> = true;
+template <> inline constexpr bool is_modifiable<ClampedF32> = true;
 template <class T> constexpr bool is_modifiable<Saturated<T>> = true;
 template <class T> constexpr bool is_modifiable<Kept<T>> = true;
 template <class T> constexpr bool is_modifiable<Old<T>> = is_modifiable<T>;
@@ -63,6 +66,9 @@ inline void split(Lanes* d, int lane, uint64_t value) {
   d[0][lane] = static_cast<uint32_t>(value);
   d[1][lane] = static_cast<uint32_t>(value >> 32);
 }
+
+// v_lshl_add_u64 shifts by 0 to 4; other amounts count as 0.
+inline uint32_t shift_of_lshl_add_u64(uint32_t amount) { return (amount & 7) <= 4 ? amount & 7 : 0; }
 
 // --- sources ---------------------------------------------------------------------------------------------------------
 
@@ -193,6 +199,15 @@ template <class F> struct Finish {
   }
 };
 
+template <bool Plain> struct Source<ClampedF32, Plain> {
+  Source<float, Plain> inner;
+  Finish<float> finish;
+  Source(const Modifiers& m, const Mode& mode, int i) : inner(m, mode, i) {
+    if constexpr (!Plain) finish = {{.clamp = m.clamp}, true, mode};
+  }
+  float operator()(const Lanes* s, int lane) const { return Plain ? inner(s, lane) : finish(inner(s, lane)); }
+};
+
 template <bool Plain> struct Result<float, Plain> {
   Finish<float> finish;
   Result(const Modifiers& m, const Mode& mode) {
@@ -217,12 +232,15 @@ template <bool Plain> struct Result<double, Plain> {
 };
 template <bool Plain> struct Result<Half, Plain> {
   Finish<float> finish;
+  bool stop_at_max = false;
   Result(const Modifiers& m, const Mode& mode) {
-    if constexpr (!Plain) finish = {m, (mode.fp16_64_denorm & 2) != 0, mode};
+    if constexpr (!Plain) finish = {m, (mode.fp16_64_denorm & 2) != 0, mode}, stop_at_max = mode.fp16_overflow;
   }
   uint16_t encode(float x) const {
-    uint16_t bits = float_to_half(Plain ? x : finish(x));
-    return !Plain && finish.flush && (bits & kExponent16) == 0 ? bits & kSign16 : bits;
+    if constexpr (Plain) return float_to_half(x);
+    const float y = finish(x);
+    const uint16_t bits = stop_at_max ? limited_half(y) : float_to_half(y);
+    return finish.flush && (bits & kExponent16) == 0 ? bits & kSign16 : bits;
   }
   void operator()(Lanes* d, int lane, float x) const { d[0][lane] = encode(x); }
 };
@@ -242,7 +260,7 @@ template <class T, bool Plain> struct Result<Kept<T>, Plain> {
 // --- kernels ---------------------------------------------------------------------------------------------------------
 
 inline bool is_plain(const Modifiers& m, const Mode& mode) {
-  return (m.neg | m.abs | m.omod | m.op_sel | m.clamp | mode.round32 | mode.round16_64) == 0 &&
+  return (m.neg | m.abs | m.omod | m.op_sel | m.clamp | mode.round32 | mode.round16_64 | mode.fp16_overflow) == 0 &&
          (mode.fp32_denorm & mode.fp16_64_denorm & 3) == 3;
 }
 

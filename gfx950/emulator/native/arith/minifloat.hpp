@@ -33,23 +33,23 @@ template <int ExponentBits, int MantissaBits, int Bias, Specials Kind> struct Mi
     return value;
   }
 
-  // Nearest even; the host must round to nearest.
-  static uint32_t encode(float x) {
+  // Nearest even; the host must round to nearest. `limit`: what overflows, infinities too, becomes the largest number.
+  static uint32_t encode(float x, bool limit) {
     const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & ~kSign32;
     const uint32_t rounded = magnitude + ((1u << (kDropped - 1)) - 1) + (magnitude >> kDropped & 1);
     const float small = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kUnitAtLastBit);
     const uint32_t subnormal = std::bit_cast<uint32_t>(small) - kUnitAtLastBit;
-    return finish(bits, magnitude < kMinNormal ? subnormal : (rounded >> kDropped) - kRebias);
+    return finish(bits, magnitude < kMinNormal ? subnormal : (rounded >> kDropped) - kRebias, limit);
   }
 
   // Stochastic: |x| in units of the last place, plus the random number as a fraction (its top bits), rounded down.
-  static uint32_t encode_stochastic(float x, uint32_t random) {
+  static uint32_t encode_stochastic(float x, uint32_t random, bool limit) {
     const uint32_t bits = std::bit_cast<uint32_t>(x), magnitude = bits & ~kSign32;
     const uint32_t noise = random >> (32 - kDropped);
     const uint32_t mantissa = (magnitude & 0x7fffff) | 0x800000;
     const uint32_t down = std::min((kMinNormal >> 23) - std::min(magnitude >> 23, kMinNormal >> 23), 31u);
     const uint32_t subnormal = ((mantissa >> down) + noise) >> kDropped;
-    return finish(bits, magnitude < kMinNormal ? subnormal : ((magnitude + noise) >> kDropped) - kRebias);
+    return finish(bits, magnitude < kMinNormal ? subnormal : ((magnitude + noise) >> kDropped) - kRebias, limit);
   }
 
  private:
@@ -58,9 +58,9 @@ template <int ExponentBits, int MantissaBits, int Bias, Specials Kind> struct Mi
   static constexpr uint32_t kUnitAtLastBit = static_cast<uint32_t>(127 + 1 - Bias + kDropped) << 23;  // ulp = smallest code
   static constexpr uint32_t kRebias = static_cast<uint32_t>(127 - Bias) << MantissaBits;
 
-  static uint32_t finish(uint32_t bits, uint32_t code) {
+  static uint32_t finish(uint32_t bits, uint32_t code, bool limit) {
     const uint32_t magnitude = bits & ~kSign32;
-    code = code > kMaxFinite || magnitude >= kExponent32 ? kOverflow : code;
+    code = code > kMaxFinite || magnitude >= kExponent32 ? limit ? kMaxFinite : kOverflow : code;
     code = magnitude > kExponent32 ? kNan : code;
     return code | (bits & kSign32 ? kSign : 0);
   }

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "lanes.hpp"
+
 namespace arith {
 namespace poison {
 namespace {
@@ -158,9 +160,10 @@ void lshl_add(const Op& op, Lanes* shadow, const Operands& from, const Modifiers
   const Lanes* q[3] = {or_zero(from.shadow[0]), or_zero(from.shadow[1]), or_zero(from.shadow[2])};
   const bool wide = op.dst_words == 2;
   const uint32_t amount_mask = wide ? 7 : 31;
+  auto amount = [&](uint32_t n) { return wide ? shift_of_lshl_add_u64(n) : n & 31; };
   for (int lane = 0; lane < kLanes; ++lane) {
     const uint64_t high0 = wide ? q[0][1][lane] : 0, high2 = wide ? q[2][1][lane] : 0;
-    const uint64_t data = (q[0][0][lane] | high0 << 32) << (from.value[1][0][lane] & amount_mask);
+    const uint64_t data = (q[0][0][lane] | high0 << 32) << amount(from.value[1][0][lane]);
     uint64_t poison = low_bits_clean(data | q[2][0][lane] | high2 << 32);
     if (q[1][0][lane] & amount_mask) poison = ~uint64_t{0};
     shadow[0][lane] = static_cast<uint32_t>(poison);
