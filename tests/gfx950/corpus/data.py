@@ -215,8 +215,8 @@ def ticket_problem(rng: torch.Generator) -> Problem:
     x = torch.randint(-50, 50, (8, 256), generator=rng).float()
     arguments = {"x_ptr": x, "partial_ptr": torch.full((8,), -7.0), "ticket_ptr": torch.zeros(1, dtype=torch.int32),
                  "y_ptr": torch.full((1,), -7.0)}  # fmt: skip
-    ticket = torch.tensor([8])
-    return Problem(arguments, {"y_ptr": Expected(x.double().sum()[None]), "ticket_ptr": Expected(ticket)}, (8, 1, 1), ("partial_ptr",))
+    expected = {"y_ptr": Expected(x.double().sum()[None]), "ticket_ptr": Expected(torch.tensor([8]))}
+    return Problem(arguments, expected, (8, 1, 1), ("partial_ptr",))
 
 
 def collatz_steps(x: int) -> int:

@@ -1,65 +1,69 @@
-"""Runs corpus problems in the emulator and compares what they wrote with what was expected."""
+"""Corpus kernels ready for the emulator, and the comparison of what they write with what was expected."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from gfx950 import CodeObject
-from gfx950.emulator import Buffer, Run, Schedule, launch
+from gfx950.emulator import Buffer, Run, Verdict, verify
 
+from . import flydsl_problems
 from .case import Argument, Case, Deviation, Problem, compare
-from .triton_build import Built, build
+from .triton_build import build
+
+SEED = 7
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One launch: the emulator's own account and the outputs' deviations."""
+class Prepared:
+    """A kernel with its arguments: `names` says which of the problem's arguments stands where ("" = none of them)."""
 
-    run: Run
-    deviations: tuple[Deviation, ...]
+    code: CodeObject
+    problem: Problem
+    names: tuple[str, ...]
+    args: tuple[Any, ...]
+    block: int  # work-items in a workgroup
+    lds_bytes: int = 0  # dynamic LDS
 
-    @property
-    def ok(self) -> bool:
-        return self.run.ok and all(d.ok for d in self.deviations)
+    def verify(self, **options: Any) -> Verdict:
+        """The emulator's verdict, expected outputs included; by default under every schedule and LDS fill."""
+        launch = {"grid": self.problem.grid, "block": self.block, "args": self.args, "lds_bytes": self.lds_bytes}
+        return verify(self.code, **launch, check=self.complaint, **options)
 
-    def __str__(self) -> str:
-        lines = [f"schedule {self.run.schedule.name}, LDS {self.run.lds_fill}", *map(str, self.deviations)]
-        return "\n".join([*lines, *map(str, self.run.findings)])
+    def deviations(self, run: Run) -> list[Deviation]:
+        outputs = dict(zip(self.names, run.args, strict=True))
+        return [compare(name, torch.as_tensor(outputs[name]), e) for name, e in self.problem.expected.items()]
 
-
-def copied(arguments: dict[str, Argument]) -> dict[str, Argument]:
-    """Fresh tensors of the same contents, so that one problem serves several launches."""
-    return {name: a.clone() if isinstance(a, torch.Tensor) else a for name, a in arguments.items()}
-
-
-def run_problem(code: CodeObject, problem: Problem, arguments: dict[str, Argument], args: list[Any], **launch_options: Any) -> Outcome:
-    """Launches with `args`, which are made of `arguments`, and compares the outputs among them."""
-    run = launch(code, grid=problem.grid, args=args, strict=False, **launch_options)
-    deviations = [compare(name, torch.as_tensor(arguments[name]), e) for name, e in problem.expected.items()]
-    return Outcome(run, tuple(deviations))
+    def complaint(self, run: Run) -> str | None:
+        return "; ".join(str(d) for d in self.deviations(run) if not d.ok) or None
 
 
-def triton_args(built: Built, code: CodeObject, arguments: dict[str, Argument], problem: Problem) -> list[Any]:
-    """Kernel arguments in order; only expected outputs and atomics' targets may be written. Scratch pointers are null."""
-    given = [named_argument(n, arguments[n], problem) for n in built.parameters]
-    declared = [arg for arg in code.kernel(built.name).args if not arg.hidden]
-    return given + [None] * (len(declared) - len(given))
+def argument(name: str, value: Argument, problem: Problem) -> Any:
+    """Arrays become named buffers that may be written only if the problem says so."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return Buffer(value, name, writable=name in problem.expected or name in problem.scratch)
 
 
-def named_argument(name: str, argument: Argument, problem: Problem) -> Any:
-    if not isinstance(argument, torch.Tensor):
-        return argument
-    written = name in problem.expected or name in problem.scratch
-    return Buffer(argument, name, writable=written)
-
-
-def run_triton(case: Case, schedule: Schedule | None = None, lds_fill: str = "nan", seed: int = 7) -> Outcome:
+def prepare_triton(case: Case, seed: int = SEED) -> Prepared:
+    """Compiles the case. The scratch pointers that Triton appends to the parameters are null, as at a real launch."""
     problem = case.problem(torch.Generator().manual_seed(seed))
     built = build(case, problem)
     code = CodeObject.load(built.code, name=f"{case.name}.hsaco")
-    arguments = copied(problem.arguments)
-    args = triton_args(built, code, arguments, problem)
-    return run_problem(code, problem, arguments, args, block=built.block, lds_bytes=built.lds_bytes, schedule=schedule,
-                       lds_fill=lds_fill)  # fmt: skip
+    declared = [arg for arg in code.kernel().args if not arg.hidden]
+    names = built.parameters + ("",) * (len(declared) - len(built.parameters))
+    args = tuple(argument(n, problem.arguments[n], problem) if n else None for n in names)
+    return Prepared(code, problem, names, args, built.block, built.lds_bytes)
+
+
+def prepare_flydsl(name: str, seed: int = SEED) -> Prepared:
+    """A FlyDSL kernel: each tensor is a pointer and the bytes of its layout. Raises wheels.Unreachable."""
+    make, block = flydsl_problems.PROBLEMS[name]
+    problem = make(torch.Generator().manual_seed(seed))
+    code = CodeObject.load(flydsl_problems.code_objects()[name], name=f"{name}.hsaco")
+    names, args = [], []
+    for n, tensor in problem.arguments.items():
+        names += [n, ""]
+        args += [argument(n, tensor, problem), flydsl_problems.layout_bytes(tensor)]
+    return Prepared(code, problem, tuple(names), tuple(args), block)
