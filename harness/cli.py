@@ -150,9 +150,12 @@ def choose_cases(wanted: str | None, problem: Problem, mode: str, device: Device
 def _cases_of_file(path: Path, wanted: str) -> tuple[str, tuple[Case, ...]]:
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UsageError(f'--cases {wanted}: {path}: {reason}; use official, smoke, a file, or "key: value; ..."') from None
+    except OSError as error:
+        raise UsageError(
+            f'--cases {wanted}: {path}: {error.strerror}; use official, smoke, a file, or "key: value; ..."'
+        ) from None
+    except UnicodeDecodeError:
+        raise CaseError(f"{path}: not UTF-8 text; a case file holds one case a line, `key: value; key: value`") from None
     cases = parse_cases(text, str(path))
     if not cases:
         raise CaseError(f"{path}: holds no case; one a line, `key: value; key: value`")
@@ -183,7 +186,10 @@ def _writable(path: Path) -> Path:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return value

@@ -44,6 +44,16 @@ class DeviceUnavailable(HarnessError):
     exit_code = Exit.DEVICE_ERROR
 
 
+class RefereeOutOfMemory(HarnessError):
+    """Judging an output needs more memory than is left."""
+
+    exit_code = Exit.DEVICE_ERROR
+
+    def __init__(self, error: BaseException):
+        first_line = (str(error).splitlines() or [type(error).__name__])[0]
+        super().__init__(f"no memory left to judge an output: {first_line}; free some, or evaluate smaller cases")
+
+
 class SubmissionNotLoaded(HarnessError):
     """The submission could not be imported: missing, an exception, a crash, no custom_kernel, a backend it lacks."""
 
@@ -58,7 +68,7 @@ class CodecError(Exception):
     """A value that cannot travel between referee and worker; `where` is the path inside it."""
 
     def __init__(self, where: str, problem: str):
-        super().__init__(f"{where or 'the value'}: {problem}")
+        super().__init__(f"{where} {problem}" if where else problem)
 
 
 class CallFailed(Exception):

@@ -70,7 +70,7 @@ def case_row(case: CaseResult) -> tuple[str, ...]:
         spec, official, strict, reads,
         f"{us(timing.median_ns)} [{us(low)}, {us(high)}]",
         f"{us(timing.mean_ns)} ± {us(timing.err_ns)}",
-        f"{case.min_bytes / timing.median_ns:.0f}" if case.min_bytes else "-",
+        rate(case.min_bytes, timing.median_ns),
         percent(floor.roofline_ns if floor else None, timing.median_ns),
         percent(floor.measured_ns if floor else None, timing.median_ns),
         case.backend or "-",
@@ -122,6 +122,11 @@ def us(ns: float) -> str:
 def percent(floor_ns: float | None, time_ns: float) -> str:
     """A floor as a share of a time: 100 % is as fast as the floor."""
     return "-" if floor_ns is None else f"{floor_ns / time_ns:.0%}"
+
+
+def rate(nbytes: int | None, time_ns: float) -> str:
+    """Bytes in a time as GB/s; two digits below 10."""
+    return "-" if nbytes is None else f"{nbytes / time_ns:.2g}" if nbytes < 10 * time_ns else f"{nbytes / time_ns:.0f}"
 
 
 def _verdict(ok: bool | None, status: Status) -> str:

@@ -28,6 +28,7 @@ from harness.inputs import InputBuffers
 from harness.process import WorkerProcess
 from harness.protocol import BadFrame, ChannelClosed, ChannelTimedOut
 from harness.sections import SectionMap
+from harness.text import printable, printable_all
 from harness.timing import Cold, Sample
 
 START_TIMEOUT_S = 180.0  # for Python and torch to start
@@ -75,7 +76,7 @@ class Session:
 
     def take_printed(self) -> str:
         """What the submission has printed since the last time, at most the last 16 KiB."""
-        return self._process.take_printed()
+        return printable(self._process.take_printed())
 
     def grant_time(self) -> None:
         """A new case begins: the worker may be busy for `timeout_s` again."""
@@ -111,7 +112,7 @@ class Session:
         exposed = answer.get("exposed") is True
         sample = Sample(self._natural(answer, "elapsed_ns"), self._natural(answer, "host_ns"), exposed)
         tree, storages = self._output_of(answer.get("output"))
-        return Called(sample, tree, storages, answer.get("description"))
+        return Called(sample, tree, storages, printable_all(answer.get("description")))
 
     def take(self, called: Called) -> Any:
         """The last call's output, copied into memory that only the referee can reach."""
@@ -135,7 +136,7 @@ class Session:
         if not isinstance(rows, list) or not all(isinstance(row, dict) and isinstance(row.get("name"), str) for row in rows):
             raise self._violated("a profile that is not a table")
         numbers = ("count", "device_ns", "host_ns")
-        return [{"name": row["name"], **{key: self._natural(row, key) for key in numbers}} for row in rows]
+        return [{"name": printable(row["name"]), **{key: self._natural(row, key) for key in numbers}} for row in rows]
 
     def _ask(self, kind: str, fields: dict[str, Any], expected: str, fds: tuple[int, ...] = ()) -> dict[str, Any]:
         asked_at = time.monotonic()
@@ -169,7 +170,7 @@ class Session:
 
     def _died(self) -> WorkerDied:
         how = self._process.obituary()
-        printed = self._process.take_printed()
+        printed = self.take_printed()
         self._process.kill()
         return WorkerDied(f"the submission {how}", self._sections.shorten_crash(printed))
 
@@ -178,7 +179,7 @@ class Session:
         return ProtocolViolated(f"the submission's process sent {what}; only the harness's own worker may answer")
 
     def _failure(self, fields: dict[str, Any]) -> CallFailed:
-        match fields:
+        match printable_all(fields):
             case {"category": str(category), "type": str(kind), "message": str(message), "frames": list(frames)} if (
                 category in FAILURES
             ):
@@ -200,7 +201,7 @@ class Session:
     def _natural(self, fields: dict[str, Any], key: str) -> int:
         value = fields.get(key)
         if type(value) is not int or not 0 <= value < 1 << 62:
-            raise self._violated(f"{key} = {str(value)[:40]}")
+            raise self._violated(f"{key} = {str(value)[:40]!r}")
         return value
 
     def _output_of(self, output: Any) -> tuple[Any, tuple[tuple[int, torch.device], ...]]:

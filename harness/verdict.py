@@ -4,6 +4,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
+from harness.errors import RefereeOutOfMemory
 from harness.problem import Problem, describe
 from harness.result import Official, Strict
 
@@ -31,9 +34,14 @@ class Verdict:
 
 
 def judge(problem: Problem, data: Any, output: Any) -> Verdict:
-    """The verdict on an output. A judge that raises on what it was given has found it wrong."""
+    """The verdict on an output. A judge that raises on what it was given has found it wrong.
+
+    Raises RefereeOutOfMemory: that says nothing about the output.
+    """
     try:
         said = problem.judge(data, output)
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise RefereeOutOfMemory(error) from None
     except Exception as error:
         return Verdict(Official(False, f"the judge could not read the output: {describe(error)}"))
     official = Official(bool(said["official"]["ok"]), str(said["official"].get("message", "")))

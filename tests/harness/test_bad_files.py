@@ -23,7 +23,7 @@ value = 1
 
 
 def run(*options: str) -> int:
-    return main(["--problem", str(FOLDER), "--device", "cpu", "--mode", "test", "--timeout-s", "3", *options])
+    return main(["--problem", str(FOLDER), "--device", "cpu", "--mode", "test", "--timeout-s", "6", *options])
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -48,7 +48,7 @@ UNLOADABLE = {
     "exits": ("import sys\nsys.exit(3)\n", ["called sys.exit(3)"]),
     "hard_exit": ("import os\nos._exit(7)\n", ["exit status 7"]),
     "segfault": ("import ctypes\nctypes.string_at(0)\n", ["SIGSEGV", "submission.py:2"]),
-    "hangs": ("import time\ntime.sleep(1e6)\n", ["no answer within 3 s"]),
+    "hangs": ("import time\ntime.sleep(1e6)\n", ["no answer within 6 s"]),
     "finds_reference": ("import reference\n", ["ModuleNotFoundError"]),
 }
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from harness.observer import Progress
-from harness.render_plain import PlainRenderer, case_row, percent, us
+from harness.render_plain import PlainRenderer, case_row, percent, rate, us
 from harness.result import CaseResult, Device, Floor, Official, Result, Score, State, Status, Strict, Submission, Timing
 from popcorn.cases import parse_case
 
@@ -85,6 +85,11 @@ def test_score_and_interruption():
 )
 def test_microseconds_with_four_digits(ns, text):
     assert us(ns) == text
+
+
+@pytest.mark.parametrize(("nbytes", "text"), [(None, "-"), (25, "0.025"), (4_321, "4.3"), (10_000, "10"), (4_123_456, "4123")])
+def test_rate(nbytes, text):
+    assert rate(nbytes, 1000.0) == text
 
 
 def test_percent():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from harness.errors import RefereeOutOfMemory
 from harness.result import Official, Strict
 from harness.verdict import Verdict, judge
 
@@ -37,6 +38,12 @@ def test_a_judge_that_raises_has_found_the_output_wrong():
     verdict = judge(FakeProblem(ValueError("no such shape")), None, None)
     assert not verdict.ok
     assert "no such shape" in verdict.official.message
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nhelp")])
+def test_memory_that_runs_out_while_judging_is_no_verdict(error):
+    with pytest.raises(RefereeOutOfMemory, match=r"no memory left to judge an output: .*; free some"):
+        judge(FakeProblem(error), None, None)
 
 
 @pytest.mark.parametrize(
