@@ -231,6 +231,8 @@ def _value(text: str, mnemonic: str, words: tuple[int, ...]) -> tuple[Kind, int,
         return Kind.SYMBOL, 0, 1, value, f"0x{value:x}"
     if match := re.fullmatch(r"(?:lit\()?(-?0x[0-9a-fA-F]+)\)?", text):
         return Kind.LITERAL, 0, 1, int(match[1], 16) & 0xFFFFFFFF, text
+    if mnemonic == "s_call_b64":  # the disassembler may print a label
+        return Kind.SYMBOL, 0, 1, words[0] & 0xFFFF, str(_signed16(words[0]))
     if re.fullmatch(r"-?\d+", text):
         return Kind.INT, 0, 1, int(text) & 0xFFFFFFFF, text
     raise ValueError(f"operand {text!r} of {mnemonic} is not known to the decoder")

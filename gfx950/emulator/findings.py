@@ -170,7 +170,7 @@ class Translator:
         return f"{text}: {raw.address} wait states after {self._site(raw.other_inst)}, {needed} needed"
 
     def _runaway(self, raw: NativeFinding) -> str:
-        return "the launch's instruction budget is spent while this was executing: an endless loop, or raise budget="
+        return f"the wave has spent its instruction budget: an endless loop around {self._site(raw.other_inst)}, or raise budget="
 
     def _bad_pc(self, raw: NativeFinding) -> str:
         return f"jump to {raw.address:#x}, where no instruction of the code object starts"

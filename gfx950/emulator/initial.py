@@ -30,7 +30,7 @@ def initial_state(kernel: Kernel, dispatch: Dispatch, kernarg: np.ndarray, space
     config.workitem_dims = d.workitem_id_dimensions
     config.mode_register = (
         d.float_round_mode_32 | d.float_round_mode_16_64 << 2 | d.float_denorm_mode_32 << 4 | d.float_denorm_mode_16_64 << 6
-        | d.dx10_clamp << 8 | d.ieee_mode << 9
+        | d.dx10_clamp << 8 | d.ieee_mode << 9 | d.fp16_overflow << 23
     )  # fmt: skip
     _set_sgprs(config, kernel, dispatch, kernarg, space)
     return config

@@ -21,7 +21,7 @@ from .program import Program, program_of
 from .schedule import Schedule
 
 FILLS = {"nan": 0xFF, "zero": 0x00}
-DEFAULT_BUDGET = 2_000_000_000
+DEFAULT_BUDGET = 5_000_000  # a wave that decodes 8192 tokens alone needs about a fiftieth
 LDS_LIMIT_BYTES = 160 * 1024
 MAX_WORKGROUP = 1024
 
@@ -66,8 +66,8 @@ def launch(
 
     grid: workgroups; block: work-items (x, y, z). args: one value for each argument of the kernel's metadata: numpy arrays,
     torch CPU tensors or Buffers for pointers, numbers for the rest; or a RawKernarg. lds_bytes: dynamic LDS. lds_fill: what
-    LDS holds at the start, "nan" (0xff bytes) or "zero"; both are poison. budget: wave instructions before the launch counts
-    as endless. strict: raise the first finding as EmulationFault (UnimplementedOpcode); otherwise collect them.
+    LDS holds at the start, "nan" (0xff bytes) or "zero"; both are poison. budget: instructions that one wave may execute before
+    it counts as endless. strict: raise the first finding as EmulationFault (UnimplementedOpcode); otherwise collect them.
     Raises NoSuchKernel, BadArguments, BadLaunch, ToolchainMissing, EmulationFault.
     """
     kernel = code.kernel(kernel_name)

@@ -50,7 +50,9 @@ def _words(rng: random.Random):
         packed = 0xD3800000 | op << 16 | v()
         yield [packed | 1 << 14, 0x18000000 | vs() | vs() << 9 | vs() << 18]
         yield [packed, vs() | vs() << 9 | vs() << 18]
-        yield [0xD3AC0000, 0x18000000 | vs() | vs() << 9, packed, vs() | vs() << 9 | vs() << 18]  # scaled MFMA
+        formats = rng.randrange(5) << 8, rng.randrange(5) << 29
+        scaled = packed | 0x800 | formats[0], vs() | vs() << 9 | vs() << 18 | formats[1]
+        yield [0xD3AC0000, vs() | vs() << 9, *scaled]  # scaled MFMA: its first half loads the scales
     for op in range(1024):
         yield [0xD0000000 | op << 16 | v(), vs() | vs() << 9 | vs() << 18]  # VOP3
         yield [0xD0000000 | op << 16 | s() << 8 | v(), vs() | vs() << 9 | vs() << 18]

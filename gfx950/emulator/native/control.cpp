@@ -11,7 +11,10 @@ uint32_t field16(const Inst& i) { return i.word0 & 0xffff; }
 void nothing(Wave&, const Inst&) {}
 
 // --- branches -------------------------------------------------------------------------------------------------------------
-void jump(Wave& w, const Inst& i) { w.pc = i.target; }
+void jump(Wave& w, const Inst& i) {
+  if (i.target < w.pc) w.loop = w.inst;
+  w.pc = i.target;
+}
 
 template <bool kWhen> void branch_scc(Wave& w, const Inst& i) {
   if (w.scc_poison) report(w, {.kind = FindingKind::PoisonBranch});

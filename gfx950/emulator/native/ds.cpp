@@ -82,7 +82,7 @@ int32_t set_offset(const Inst& i, int set) {
 void run_read(Wave& w, const Inst& i) {
   const MemoryOp& op = i.memory;
   Pending& p = begin_lds(w, w.exec);
-  p.bytes = op.bytes, p.sign = op.sign;
+  p.bytes = p.lds_bytes = op.bytes, p.sign = op.sign;
   int sets = i.memory.pair ? 2 : 1;
   p.lds_accesses = uint8_t(sets);
   for (int set = 0; set < sets; set++) {
@@ -95,7 +95,7 @@ void run_read(Wave& w, const Inst& i) {
 void run_write(Wave& w, const Inst& i) {
   const MemoryOp& op = i.memory;
   Pending& p = begin_lds(w, w.exec);
-  p.bytes = op.bytes, p.is_store = true;
+  p.bytes = p.lds_bytes = op.bytes, p.is_store = true;
   int sets = i.memory.pair ? 2 : 1;
   p.lds_accesses = uint8_t(sets);
   for (int set = 0; set < sets; set++) {
@@ -109,7 +109,7 @@ void run_write(Wave& w, const Inst& i) {
 // ds_read_addtid / ds_write_addtid: address = M0 + offset + 4 * lane.
 template <bool kWrite> void run_add_thread_id(Wave& w, const Inst& i) {
   Pending& p = begin_lds(w, w.exec);
-  p.bytes = 4, p.lds_accesses = 1, p.is_store = kWrite;
+  p.bytes = p.lds_bytes = 4, p.lds_accesses = 1, p.is_store = kWrite;
   uint32_t base = uint32_t(need(w, read_sgpr(w, kM0, 1), FindingKind::PoisonAddress)) + uint32_t(i.offset);
   for (int l = 0; l < kLanes; l++) p.lds_address[0][l] = base + 4 * l;
   uint64_t inside = check_lds_bounds(w, p.lds_address[0], 4, p.mask);

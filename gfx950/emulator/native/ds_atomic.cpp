@@ -53,7 +53,7 @@ void run_lds_atomic(Wave& w, const Inst& i) {
   bool returns = op.landing == Landing::Whole;
   int address = returns ? 1 : 0, sets = i.memory.pair ? 2 : 1;
   Pending& p = begin_lds(w, w.exec);
-  p.bytes = op.bytes, p.is_store = true, p.lds_accesses = uint8_t(sets);
+  p.bytes = p.lds_bytes = op.bytes, p.is_store = true, p.lds_accesses = uint8_t(sets);
   Lanes first[2], second[2];
   bool two = op.atomic.compare || i.memory.pair;
   fetch_data(w, i, address + 1, op.words, p.mask, first);
@@ -69,7 +69,7 @@ void run_lds_atomic(Wave& w, const Inst& i) {
 // ds_append / ds_consume: a counter at M0 + offset grows or shrinks by the number of active lanes; all get the old value.
 template <int kSign> void run_append(Wave& w, const Inst& i) {
   Pending& p = begin_lds(w, w.exec);
-  p.bytes = 4, p.is_store = true, p.lds_accesses = 1;
+  p.bytes = p.lds_bytes = 4, p.is_store = true, p.lds_accesses = 1;
   uint32_t address = (uint32_t(need(w, read_sgpr(w, kM0, 1), FindingKind::PoisonAddress)) & 0xffff) + uint32_t(i.offset);
   for (auto& a : p.lds_address[0]) a = address;
   if (check_lds_bounds(w, p.lds_address[0], 4, p.mask)) {

@@ -109,7 +109,7 @@ template <int kBits> void transpose(const Lanes* from, Lanes* to) {
 template <int kBits> void read_transposed(Wave& w, const Inst& i) {
   constexpr int kBytes = kBits == 6 ? 12 : 8;
   Pending& p = begin_lds(w, w.exec);
-  p.bytes = kBytes, p.lds_accesses = 1;
+  p.bytes = p.lds_bytes = kBytes, p.lds_accesses = 1;
   lds_addresses(w, i, 1, i.offset, p.mask, p.lds_address[0]);
   uint64_t inside = check_lds_bounds(w, p.lds_address[0], kBytes, p.mask);
   Lanes data[3] = {}, shadow[3] = {};

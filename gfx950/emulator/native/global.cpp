@@ -140,6 +140,7 @@ void start_lds_dma(Wave& w, const Inst& i, const MemoryOp& op, Pending& p) {
     memset(&lds.shadow[address], 0xff, width);
   }
   p.lds_accesses = 1;
+  p.lds_bytes = uint8_t(width);
   p.performed = false;
   w.launch->counters.lds_write_bytes += uint64_t(width) * __builtin_popcountll(p.mask);
   flush_overlapping(w, p);

@@ -21,6 +21,7 @@ static void set_workitem_ids(Wave& w, const LaunchConfig& config) {
     w.shadow[0][l] = 0;
   }
   w.vstate[0] = 0;
+  w.populated = valid;
   w.set_exec(valid);
 }
 
@@ -55,6 +56,8 @@ void Wave::reset(Launch& l, Workgroup& g, int index) {
   pc = l.program->index_of(config.entry_pc);
   hazards = {};
   yield = false;
+  executed = 0;
+  loop = -1;
   status = WaveStatus::Ready;
 }
 
@@ -72,7 +75,7 @@ void Workgroup::reset(Launch& l, uint32_t flat) {
   waiting = 0;
 }
 
-// MODE: 3:0 rounding, 7:4 denormals, 8 dx10_clamp, 9 ieee, 27 gpr_idx_en (CDNA3 ISA, "MODE register").
+// MODE: 3:0 rounding, 7:4 denormals, 8 dx10_clamp, 9 ieee, 23 fp16_ovfl, 27 gpr_idx_en (CDNA3 ISA, "MODE register").
 void set_mode(Wave& w, uint32_t m) {
   w.mode_register = m;
   w.mode.round32 = m & 3;
@@ -81,6 +84,7 @@ void set_mode(Wave& w, uint32_t m) {
   w.mode.fp16_64_denorm = m >> 6 & 3;
   w.mode.dx10_clamp = m >> 8 & 1;
   w.mode.ieee = m >> 9 & 1;
+  w.mode.fp16_overflow = m >> 23 & 1;
   w.gpr_index_on = m >> 27 & 1;
 }
 

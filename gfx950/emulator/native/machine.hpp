@@ -57,6 +57,8 @@ struct Wave {
   Queue vm{64}, lgkm{16};
   HazardState hazards;
   bool yield = false;  // s_sleep: let others run
+  uint64_t executed = 0;
+  int32_t loop = -1;  // the last branch backwards
   std::vector<uint8_t> scratch;         // private segments, lane after lane
   std::vector<uint8_t> scratch_shadow;
   std::unique_ptr<uint32_t[]> storage;
@@ -88,7 +90,7 @@ struct LaunchConfig {
   uint32_t grid[3], block[3];
   uint32_t lds_bytes, scratch_bytes, vgpr_count, agpr_count;
   uint64_t entry_pc;
-  uint64_t budget;           // wave instructions of the whole launch
+  uint64_t budget;           // instructions of one wave
   uint32_t order, quantum;
   uint64_t seed;
   uint32_t workgroups_in_flight;

@@ -55,7 +55,7 @@ static void retag(Wave& w, const Pending& p) {
   for (int set = 0; set < p.lds_accesses; set++)
     for (int l = 0; l < kLanes; l++)
       if (p.mask >> l & 1)
-        w.group->lds.retag(w, p.lds_address[set][l], p.bytes, p.is_store || p.kind == PendingKind::LdsDma, flags, p.inst);
+        w.group->lds.retag(w, p.lds_address[set][l], p.lds_bytes, p.is_store || p.kind == PendingKind::LdsDma, flags, p.inst);
 }
 
 static void complete(Wave& w, Pending& p) {
@@ -66,7 +66,7 @@ static void complete(Wave& w, Pending& p) {
     case PendingKind::Scalar: deliver_scalar(w, p); break;
     case PendingKind::LdsDma:
       for (int l = 0; l < kLanes; l++)
-        if (p.mask >> l & 1) w.group->lds.retag(w, p.lds_address[0][l], p.bytes, true, 0, p.inst);
+        if (p.mask >> l & 1) w.group->lds.retag(w, p.lds_address[0][l], p.lds_bytes, true, 0, p.inst);
       break;
     case PendingKind::Flat: clear_vector(w, p); break;
     case PendingKind::VectorStore: break;
@@ -79,7 +79,7 @@ static Pending& start(Queue& queue, PendingKind kind, int32_t inst) {
   p.landing = Landing::None;
   p.performed = true;
   p.is_store = p.has_shadow = p.sign = false;
-  p.words = p.bytes = p.lds_accesses = 0;
+  p.words = p.bytes = p.lds_bytes = p.lds_accesses = 0;
   p.first = 0;
   p.inst = inst;
   return p;

@@ -25,7 +25,8 @@ struct Pending {
   bool performed;      // the memory was accessed
   bool is_store, has_shadow;
   uint8_t words;       // destination registers
-  uint8_t bytes;       // per lane
+  uint8_t bytes;       // per lane, in memory
+  uint8_t lds_bytes;   // per lane, in LDS
   uint8_t lds_accesses;  // address sets that touch LDS (1, or 2 for read2/write2)
   bool sign;
   uint16_t first;      // destination register

@@ -49,7 +49,9 @@ class Scheduler {
 
   void turn(Wave& w, uint64_t quantum) {
     const Inst* code = launch_.program->code.data();
-    for (w.yield = false; quantum && w.status == WaveStatus::Ready && !w.yield; quantum--) {
+    quantum = std::min(quantum, launch_.config.budget - w.executed);
+    uint64_t left = quantum;
+    for (w.yield = false; left && w.status == WaveStatus::Ready && !w.yield; left--) {
       const Inst& i = code[w.pc];
       w.inst = w.pc++;
       launch_.executed[w.inst]++;
@@ -59,8 +61,9 @@ class Scheduler {
       w.hazards.now += i.wait_states;
       i.run(w, i);
       if (launch_.config.instant) [[unlikely]] finish_pending(w);
-      if (launch_.clock > launch_.config.budget) [[unlikely]] report(w, {.kind = FindingKind::Runaway, .detail = 0, .fatal = true});
     }
+    w.executed += quantum - left;
+    if (w.executed >= launch_.config.budget) [[unlikely]] report(w, {.kind = FindingKind::Runaway, .other_inst = w.loop, .fatal = true});
     if (w.status != WaveStatus::Ready) settle(*w.group);
   }
 
