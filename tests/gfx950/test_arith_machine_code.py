@@ -6,12 +6,12 @@ Registers: v[8:15], v[16:23], v[24:31] hold three sources, v[32:39] the destinat
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
-from arith_call import LANES, Mode, describe, run_with_mask
+from arith_call import LANES, UP, ZERO, Mode, describe, run_with_mask
 from assembler import assembled
 
 from gfx950.emulator import Buffer, RawKernarg, launch
@@ -23,13 +23,14 @@ ASSEMBLER_MODE = Mode(fp32_denorm=0)  # what .amdhsa_kernel sets unless told oth
 
 @dataclass(frozen=True)
 class Case:
-    """An instruction and the call it must equal: sources by register name or as constant words."""
+    """An instruction and the call it must equal: sources by register name ("v8", "v8.byte2", "v8.word1") or constant words."""
 
     text: str
     op: str
     sources: tuple[Any, ...]
     modifiers: dict[str, Any] = field(default_factory=dict)
     extras: tuple[str, ...] = ()
+    mode: Mode = ASSEMBLER_MODE
 
     def __str__(self) -> str:
         return self.text.replace("\n", "; ")
@@ -164,6 +165,28 @@ MATRIX_CASES = [
     Case("v_smfmac_f32_16x16x64_bf16 v[32:35], v[8:11], v[16:23], v28 abid:1", "v_smfmac_f32_16x16x64_bf16",
          ("v8", "v16", "v32"), {"abid": 1}, ("v28",)),
 ]  # fmt: skip
+SDWA_CASES = [
+    Case("v_cvt_f32_fp8_sdwa v32, v8 src0_sel:BYTE_2", "v_cvt_f32_fp8", ("v8.byte2",)),
+    Case("v_cvt_pk_f32_bf8_sdwa v[32:33], v8 src0_sel:WORD_1", "v_cvt_pk_f32_bf8", ("v8.word1",)),
+    Case("v_add_u32_sdwa v32, v8, v16 dst_sel:DWORD src0_sel:BYTE_1 src1_sel:WORD_1", "v_add_u32", ("v8.byte1", "v16.word1")),
+    Case(
+        "v_mul_f16_sdwa v32, -v8, v16 dst_sel:DWORD src0_sel:WORD_1 src1_sel:WORD_0",
+        "v_mul_f16",
+        ("v8.word1", "v16.word0"),
+        {"neg": 1},
+    ),
+]
+SET_MODE = "s_nop 1\ns_setreg_imm32_b32 hwreg(HW_REG_MODE, {}, {}), {}"
+MODE_CASES = [
+    Case(SET_MODE.format(23, 1, 1) + "\nv_cvt_pk_fp8_f32 v32, v8, v16\n" + SET_MODE.format(23, 1, 0), "v_cvt_pk_fp8_f32",
+         ("v8", "v16"), mode=replace(ASSEMBLER_MODE, fp16_overflow=True)),
+    Case(SET_MODE.format(0, 2, 3) + "\nv_fma_f32 v32, v8, v16, v24\n" + SET_MODE.format(0, 2, 0), "v_fma_f32",
+         ("v8", "v16", "v24"), mode=replace(ASSEMBLER_MODE, round32=ZERO)),
+    Case(SET_MODE.format(2, 2, 1) + "\nv_fma_f64 v[32:33], v[8:9], v[16:17], v[24:25]\n" + SET_MODE.format(2, 2, 0),
+         "v_fma_f64", ("v8", "v16", "v24"), mode=replace(ASSEMBLER_MODE, round16_64=UP)),
+    Case(SET_MODE.format(4, 2, 3) + "\nv_mul_f32 v32, v8, v16\n" + SET_MODE.format(4, 2, 0), "v_mul_f32", ("v8", "v16"),
+         mode=replace(ASSEMBLER_MODE, fp32_denorm=3)),
+]  # fmt: skip
 MASK_CASES = [
     Case("v_cndmask_b32 v32, v8, v16, vcc", "v_cndmask_b32", ("v8", "v16")),
     Case("v_cndmask_b32_e64 v32, -v8, 1.0, vcc", "v_cndmask_b32", ("v8", f32(1)), {"neg": 1}),
@@ -184,7 +207,7 @@ COMPARE_CASES = [
     Case("v_cmp_lg_f64 vcc, v[8:9], v[16:17]", "v_cmp_lg_f64", ("v8", "v16")),
 ]
 VCC = 0x5A3C_F00F_9669_1357
-PLAIN = [*LANE_CASES, *WIDE_CASES, *HALF_CASES, *CONVERT_CASES, *MATRIX_CASES]
+PLAIN = [*LANE_CASES, *WIDE_CASES, *HALF_CASES, *CONVERT_CASES, *MATRIX_CASES, *SDWA_CASES, *MODE_CASES]
 
 
 def assembly(cases: list[Case], store: str) -> str:
@@ -211,6 +234,10 @@ def machine_results(folder, cases: list[Case], registers: np.ndarray, store: str
 
 
 def operand(source: Any, words: int, registers: np.ndarray) -> np.ndarray:
+    if isinstance(source, str) and "." in source:
+        register, part = source.split(".")
+        bits = 8 if part.startswith("byte") else 16
+        return operand(register, 1, registers) >> np.uint32(bits * int(part[4:])) & np.uint32((1 << bits) - 1)
     if isinstance(source, str):
         start = SLOTS.get(source, int(source[1:]) - 8)
         return registers[start : start + words]
@@ -227,7 +254,7 @@ def direct_result(case: Case, registers: np.ndarray) -> tuple[np.ndarray, int]:
     result = registers[SLOTS["v32"] :].copy()
     extras = tuple(operand(e, 1, registers) for e in case.extras)
     options: dict[str, Any] = {"dst": result[: max(op.dst_words, 1)], "mask": VCC, "extras": extras}
-    computed, mask = run_with_mask(case.op, *sources, mode=ASSEMBLER_MODE, **options, **case.modifiers)
+    computed, mask = run_with_mask(case.op, *sources, mode=case.mode, **options, **case.modifiers)
     if op.dst_words:
         result[: op.dst_words] = computed
     return result, mask
