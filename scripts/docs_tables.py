@@ -111,7 +111,7 @@ def regenerate(text: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="regenerate the tables in docs/ and README.md")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when a table is out of date")
     check = parser.parse_args().check
     stale = []
