@@ -55,10 +55,13 @@ def test_the_combine_waits_for_the_decode_kernel():
 
 
 @pytest.mark.parametrize("block_m", [16, 32])
-@pytest.mark.parametrize(("name", "kv_type", "constants"), [
-    ("decode_fp8_kernel", "*fp8e4nv", FP8 | {"convert": "shift", "overlap": False}),
-    ("decode_bf16_kernel", "*bf16", BF16 | {"overlap": False}),
-])
+@pytest.mark.parametrize(
+    ("name", "kv_type", "constants"),
+    [
+        ("decode_fp8_kernel", "*fp8e4nv", FP8 | {"convert": "shift", "overlap": False}),
+        ("decode_bf16_kernel", "*bf16", BF16 | {"overlap": False}),
+    ],
+)
 def test_mi355x_code_keeps_its_registers(name, kv_type, constants, block_m):
     compiled = compile_for(MI355X, name, constants | {"block_m": block_m}, kv_type, num_warps=4, num_stages=2)
     assembly = compiled.asm["amdgcn"]
