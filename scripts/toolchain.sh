@@ -2,6 +2,7 @@
 # toolchain.sh: make sure that clang, lld and the LLVM tools with the gfx950 target are here (LLVM 20 or newer; 22 is tested).
 # Debian or Ubuntu with root installs the packages; elsewhere it says what to do. Does nothing when they are there already.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 packages=(clang-22 lld-22 llvm-22)
 
 has() { # has TOOL: a usable one in $GFX950_LLVM, on PATH or in the places that the project looks
