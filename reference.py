@@ -326,13 +326,13 @@ class NoiseBound(NamedTuple):
     element: float  # max |row - oracle| / natural size of the element (see Oracles.expected), at most
 
 
-# BEGIN GENERATED: scripts/strict_bounds.py, from measured noise; docs/strict-bounds.md explains
+# BEGIN GENERATED BOUNDS by scripts/strict_bounds.py from measured noise; docs/strict-bounds.md explains
 STRICT_BOUNDS = {
-    "bf16": NoiseBound(rel_l2=0.008, cosine=0.99995, element=0.02),
-    "fp8": NoiseBound(rel_l2=0.06, cosine=0.998, element=0.3),
-    "mxfp4": NoiseBound(rel_l2=0.06, cosine=0.998, element=0.3),
+    "bf16": NoiseBound(rel_l2=0.0074, cosine=0.999981, element=0.017),
+    "fp8": NoiseBound(rel_l2=0.078, cosine=0.9971, element=0.4),
+    "mxfp4": NoiseBound(rel_l2=0.078, cosine=0.9971, element=0.4),
 }
-# END GENERATED
+# END GENERATED BOUNDS
 
 # What a kernel may make of q: nothing; the published per-tensor fp8; the same, scale and quotient in fp32; a saturating cast.
 Q_FORMATS = ("bf16", "fp8", "fp8_f32_scale", "fp8_cast")

@@ -1,7 +1,7 @@
 """Emulated honest MLA decode kernels: what correct code may do to a result by the arithmetic it chooses, and nothing else.
 
-Operands are read exactly (bf16, fp8 or MXFP4 values), products are exact and sums fp32, as on tensor cores. What varies is the precision
-of the probabilities, the order and splitting of the sums, and Hopper's short fp8 accumulators.
+Operands are read exactly (bf16, fp8 or MXFP4 values), products are exact and sums fp32, as on tensor cores. What varies is the
+precision of the probabilities, the order and splitting of the sums, and Hopper's short fp8 accumulators.
 """
 
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ BF16, F16, E4M3 = torch.bfloat16, torch.float16, torch.float8_e4m3fn
 
 
 def honest_kernels(kv_format: str) -> dict[str, HonestKernel]:
-    """Name -> kernel. fp8 probabilities belong to fp8 matrix instructions, so a kernel that reads bf16 KV does not have them."""
+    """Name -> kernel. fp8 probabilities belong to fp8 matrix instructions: a kernel that reads bf16 KV does not have them."""
 
     def kernel(**choices) -> HonestKernel:
         return HonestKernel(kv_format, **choices)
