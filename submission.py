@@ -798,10 +798,10 @@ SECTION_MARK = "# >>> "
 
 
 def origin_of(lines: list[str], line_number: int) -> str | None:
-    """"kernels/x.py:12" for a 1-based line of a generated file; None before the first section."""
+    """The place, such as "kernels/x.py:12", of a 1-based line of a generated file; None before the first section."""
     for index in range(min(line_number, len(lines)) - 1, -1, -1):
         if lines[index].startswith(SECTION_MARK):
-            return f"{lines[index][len(SECTION_MARK):].strip()}:{line_number - index - 1}"
+            return f"{lines[index][len(SECTION_MARK) :].strip()}:{line_number - index - 1}"
     return None
 
 
