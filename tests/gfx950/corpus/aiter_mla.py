@@ -244,3 +244,18 @@ def _launch(name: str, batch: Batch, outputs: Outputs, steering: Buffer, kv_spli
     code = CodeObject.load(code_objects()[f"{name}.co"], name=f"{name}.co")
     args = arguments(code.kernel(), batch, outputs, steering, kv_split)
     return launch(code, block=THREADS, args=args, strict=False, **options), outputs
+
+
+def reduce_splits(batch: Batch, outputs: Outputs, num_splits: int) -> torch.Tensor:
+    """The final output [queries, 16, 512] fp64 of an object that is not persistent; a8w8 writes a single split as bf16."""
+    queries = len(batch.q)
+    if num_splits == 1 and batch.q.dtype == FP8:
+        packed = outputs.partial.view(torch.bfloat16).flatten()[: queries * HEADS * LATENT]
+        return packed.reshape(queries, HEADS, LATENT).double()
+    partial = outputs.partial.reshape(queries, num_splits, HEADS, LATENT).double()
+    lse = outputs.partial_lse.reshape(queries, num_splits, HEADS).double()
+    out = []
+    for query in range(queries):
+        used = min(num_splits, -(-batch.lengths[query // batch.q_len] // TILE))  # splits take KV tiles in turn
+        out.append(combine(partial[query, :used], lse[query, :used]))
+    return torch.stack(out)
