@@ -116,7 +116,7 @@ class Worker:
     def _called(self, sample: Sample, output: Any, description: Any) -> Answer:
         try:
             self._output = encode(compact(output))
-        except CodecError as error:
+        except (CodecError, RecursionError) as error:
             return _failed("bad_output", f"custom_kernel's output {error}")
         storages = [[storage.nbytes(), str(storage.device)] for storage in self._output.storages]
         output_shape = {"tree": self._output.tree, "storages": storages}
@@ -178,7 +178,9 @@ def _import_file(path: Path) -> Any:
 def failure(error: BaseException) -> Answer:
     """The `failed` answer for an exception that left the submission."""
     message = f"the submission called sys.exit({error})" if isinstance(error, SystemExit) else str(error)
-    return _failed(_category(error), message[-MAX_TEXT:], type(error).__name__, _own_frames(error))
+    if len(message) > 2 * MAX_TEXT:  # a compiler's output: what failed stands first, why stands last
+        message = f"{message[:MAX_TEXT]}\n...\n{message[-MAX_TEXT:]}"
+    return _failed(_category(error), message, type(error).__name__, _own_frames(error))
 
 
 def _failed(category: str, message: str, kind: str = "", frames: Sequence[list[Any]] = ()) -> Answer:

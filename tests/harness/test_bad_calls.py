@@ -27,6 +27,7 @@ EXPECTED = {
     "dtype": (Status.WRONG, "torch.float64"),
     "none": (Status.WRONG, "output is a NoneType"),
     "numpy": (Status.WRONG, "numpy.ndarray"),
+    "cycle": (Status.WRONG, "recursion"),
     "lazy": (Status.WRONG, "Lazy"),
     "oom": (Status.OOM, "memory"),
     "memory_error": (Status.OOM, "MemoryError"),

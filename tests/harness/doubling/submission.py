@@ -49,6 +49,12 @@ def chatter(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+def cycle(x: torch.Tensor) -> list:
+    loop: list = [x]
+    loop.append(loop)
+    return loop
+
+
 ACTS = {
     "honest": lambda x: x * 2,
     "raises": deep,
@@ -65,6 +71,7 @@ ACTS = {
     "dtype": lambda x: (x * 2).double(),
     "none": lambda x: None,
     "numpy": lambda x: np.zeros(len(x), dtype=np.float32),
+    "cycle": cycle,
     "lazy": lambda x: (x * 2).as_subclass(Lazy),
     "oom": lambda x: torch.empty(1 << 46, dtype=torch.uint8),
     "memory_error": lambda x: bytearray(1 << 46),
