@@ -73,10 +73,10 @@ class _Writer:
 
     def _tensor(self, tensor: torch.Tensor, where: str) -> dict[str, Any]:
         if type(tensor) not in TENSOR_TYPES:
-            raise CodecError(where, f"is a {_type_name(tensor)}; only plain torch.Tensor is accepted")
+            raise CodecError(where, f"is of type {_type_name(tensor)}; only plain torch.Tensor is accepted")
         if tensor.layout is not torch.strided or tensor.is_meta or tensor.dtype not in DTYPE_NAMES:
             kind = f"layout {tensor.layout}, dtype {tensor.dtype}, device {tensor.device}"
-            raise CodecError(where, f"is a tensor of {kind}; only strided tensors of plain dtypes travel")
+            raise CodecError(where, f"is a tensor of {kind}; only strided tensors of plain dtypes on cpu or a GPU travel")
         if tensor.is_conj() or tensor.is_neg():
             raise CodecError(where, "is a conjugated or negated view; call .resolve_conj().resolve_neg()")
         return {
@@ -106,7 +106,7 @@ def _scalar_node(value: Any, where: str) -> list[Any]:
         return ["dtype", DTYPE_NAMES[value]]
     if isinstance(value, torch.device):
         return ["device", str(value)]
-    raise CodecError(where, f"is a {_type_name(value)}; only tensors, tuples, lists, dicts and plain values travel")
+    raise CodecError(where, f"is of type {_type_name(value)}; only tensors, tuples, lists, dicts and plain values travel")
 
 
 def _type_name(value: Any) -> str:

@@ -105,14 +105,14 @@ def _main(argv: Sequence[str]) -> int:
     fd, seed = _from_environment(os.environ)
     if len(argv) != 2:
         raise UsageError(f"{len(argv)} arguments; a runner gives two, MODE CASEFILE")
-    mode, cases = argv[0], tuple(case.with_seed(seed) for case in _read_cases(Path(argv[1])))
+    mode, cases = argv[0], tuple(_read_cases(Path(argv[1])))
     if mode not in MODES:
         raise UsageError(f"unknown mode {mode!r}; known are {', '.join(MODES)}")
     if not cases and mode != "test":
         raise CaseError(f"{argv[1]}: holds no case; mode {mode} needs one")
     writer = PipeWriter(fd, _reserve(mode, cases), texts=len(cases))
     try:
-        passed, code = _evaluate(mode, cases, PipeView(writer, mode, cases))
+        passed, code = _evaluate(mode, cases, seed, PipeView(writer, mode, cases))
         writer.log("check", "pass" if passed else "fail")
     finally:
         writer.close()
@@ -139,7 +139,7 @@ def _read_cases(path: Path) -> list[Case]:
         raise CaseError(f"{path}: the case file cannot be read: {reason}") from None
 
 
-def _evaluate(mode: str, cases: tuple[Case, ...], view: PipeView) -> tuple[bool, int]:
+def _evaluate(mode: str, cases: tuple[Case, ...], seed: int | None, view: PipeView) -> tuple[bool, int]:
     """Whether every case passes officially, and the exit code."""
     if not cases:  # a task may have no tests
         view.count()
@@ -150,7 +150,7 @@ def _evaluate(mode: str, cases: tuple[Case, ...], view: PipeView) -> tuple[bool,
     try:
         submission = _submission(problem)
         request = Request(
-            problem, submission, mode, cases, "case file", policy, device,
+            problem, submission, mode, cases, "case file", policy, device, seed=seed,
             stops_at_failure=mode in ("benchmark", "leaderboard"), trace_folder=TRACE_FOLDER,
         )  # fmt: skip
         return verdict_of(mode, evaluate(request, view))

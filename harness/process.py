@@ -132,8 +132,9 @@ class _OutputTail:
         return bool(part)
 
     def take(self) -> str:
-        while self._thread.is_alive() and select.select([self._pipe], [], [], 0)[0]:
-            self._thread.join(timeout=0.001)  # what was written before the call is still in the pipe
+        with contextlib.suppress(ValueError):  # the thread has closed the pipe: nothing is left in it
+            while self._thread.is_alive() and select.select([self._pipe], [], [], 0)[0]:
+                self._thread.join(timeout=0.001)  # what was written before the call is still in the pipe
         with self._lock:
             kept, self._kept = self._kept, b""
         return kept.decode(errors="replace")

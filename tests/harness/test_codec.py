@@ -23,6 +23,8 @@ def tensors(draw) -> torch.Tensor:
     shape = draw(st.lists(st.integers(0, 4), max_size=3))
     count = math.prod(shape) + draw(st.integers(0, 3))
     content = draw(st.binary(min_size=count * dtype.itemsize, max_size=count * dtype.itemsize))
+    if dtype is torch.bool:
+        content = bytes(byte & 1 for byte in content)  # a bool has no other bytes, and copying one normalises it
     storage = torch.frombuffer(bytearray(content), dtype=torch.uint8).untyped_storage() if content else torch.UntypedStorage(0)
     offset = count - math.prod(shape)
     stride = torch.empty(shape).stride()
@@ -105,7 +107,7 @@ def test_views_stay_views_of_one_storage():
     ],
 )  # fmt: skip
 def test_what_cannot_travel_is_named_with_its_path(value):
-    with pytest.raises(CodecError, match=r"\[1\]\['x'\]: "):
+    with pytest.raises(CodecError, match=r"\[1\]\['x'\] is "):
         encode((0, {"x": value}))
 
 
