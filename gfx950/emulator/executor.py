@@ -20,7 +20,7 @@ class LaunchConfig(ctypes.Structure):
         ("entry_pc", ctypes.c_uint64), ("budget", ctypes.c_uint64), ("order", ctypes.c_uint32),
         ("quantum", ctypes.c_uint32), ("seed", ctypes.c_uint64), ("workgroups_in_flight", ctypes.c_uint32),
         ("lds_fill", ctypes.c_uint32), ("late_loads", ctypes.c_uint32), ("posted_stores", ctypes.c_uint32),
-        ("instant", ctypes.c_uint32), ("strict", ctypes.c_uint32), ("pad", ctypes.c_uint32),
+        ("instant", ctypes.c_uint32), ("stalls", ctypes.c_uint32), ("strict", ctypes.c_uint32),
         ("mode_register", ctypes.c_uint32), ("workitem_dims", ctypes.c_uint32), ("group_id_sgpr", ctypes.c_int32 * 3),
         ("group_info_sgpr", ctypes.c_int32), ("sgpr_count", ctypes.c_uint32), ("sgprs", ctypes.c_uint32 * 32),
     ]  # fmt: skip

@@ -170,7 +170,7 @@ class Translator:
         return f"{text}: {raw.address} wait states after {self._site(raw.other_inst)}, {needed} needed"
 
     def _runaway(self, raw: NativeFinding) -> str:
-        return f"the wave has spent its instruction budget: an endless loop around {self._site(raw.other_inst)}, or raise budget="
+        return f"the wave has spent its instructions: an endless loop around {self._site(raw.other_inst)}, or raise budget="
 
     def _bad_pc(self, raw: NativeFinding) -> str:
         return f"jump to {raw.address:#x}, where no instruction of the code object starts"
@@ -182,7 +182,8 @@ class Translator:
         return f"{register_name(raw.detail)} is beyond the registers the kernel allocated"
 
     def _inactive_lane(self, raw: NativeFinding) -> str:
-        return f"takes the value of lane {raw.detail}, which is switched off here: it gets 0; shuffle outside the divergent branch"
+        taken = f"takes the value of lane {raw.detail}, which is switched off here: it gets 0"
+        return f"{taken}; shuffle outside the divergent branch"
 
     def _unsupported(self, raw: NativeFinding) -> str:
         if 1000 <= raw.detail < 2000:

@@ -80,7 +80,7 @@ def launch(
     config = initial_state(kernel, dispatch, kernarg, space)
     config.order, config.quantum, config.seed = schedule.order, schedule.quantum, schedule.seed
     config.late_loads, config.posted_stores = schedule.late_loads, schedule.posted_stores
-    config.instant = schedule.instant
+    config.instant, config.stalls = schedule.instant, schedule.stalls
     config.lds_fill, config.workgroups_in_flight = FILLS[lds_fill], workgroups_in_flight
     config.budget, config.strict = budget, strict
     program = program_of(code)

@@ -13,9 +13,10 @@ class Schedule:
 
     order, quantum: each wave in turn executes `quantum` instructions (random: 1..quantum of a random wave; to_barrier: until
     it waits at a barrier). late_loads: global memory is read when a wait covers the load, not at issue. posted_stores:
-    global stores become visible to other waves when a wait covers them, not at issue. instant: every memory operation is
-    complete at issue, so that missing waits do not show: no behaviour to rely on, but it tells a missing wait from wrong
-    arithmetic.
+    global stores become visible to other waves when a wait covers them, not at issue. stalls: a wave that waits for memory
+    goes on only when all others wait too; waits for loads end first, those for stores last (random: any first). instant:
+    every memory operation is complete at issue, so that missing waits do not show: no behaviour to rely on, but it tells a
+    missing wait from wrong arithmetic.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Schedule:
     seed: int = 0
     late_loads: bool = True
     posted_stores: bool = True
+    stalls: bool = True
     instant: bool = False
 
     @staticmethod
@@ -44,15 +46,15 @@ class Schedule:
     @staticmethod
     def to_barrier() -> Schedule:
         """Each wave runs until it waits at a barrier or ends."""
-        return Schedule("to the barrier", TO_BARRIER)
+        return Schedule("to the barrier", TO_BARRIER, stalls=False)
 
     def prompt(self) -> Schedule:
         """The same order with memory operations that take effect at issue."""
-        return replace(self, name=f"{self.name}, prompt memory", late_loads=False, posted_stores=False)
+        return replace(self, name=f"{self.name}, prompt memory", late_loads=False, posted_stores=False, stalls=False)
 
     def without_latency(self) -> Schedule:
         """The same order with memory operations that are complete at issue; no part of a verdict."""
-        return replace(self, name=f"{self.name}, no latency", late_loads=False, posted_stores=False, instant=True)
+        return replace(self.prompt(), name=f"{self.name}, no latency", instant=True)
 
 
 # What verify() runs when nothing else is asked for: every order, with slow and with prompt memory operations.

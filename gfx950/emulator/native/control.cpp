@@ -49,11 +49,12 @@ void call(Wave& w, const Inst& i) {
 }
 
 // --- waiting --------------------------------------------------------------------------------------------------------------
+int vmcnt_of(const Inst& i) { return (i.word0 & 15) | (i.word0 >> 14 & 3) << 4; }
+int lgkmcnt_of(const Inst& i) { return i.word0 >> 8 & 15; }
+
 void waitcnt(Wave& w, const Inst& i) {
-  uint32_t f = field16(i);
-  int vmcnt = (f & 15) | (f >> 14 & 3) << 4, lgkmcnt = f >> 8 & 15;
-  if (vmcnt < 63) wait_vector_memory(w, vmcnt);
-  if (lgkmcnt < 15) wait_lgkm(w, lgkmcnt);
+  if (vmcnt_of(i) < 63) wait_vector_memory(w, vmcnt_of(i));
+  if (lgkmcnt_of(i) < 15) wait_lgkm(w, lgkmcnt_of(i));
 }
 
 void barrier(Wave& w, const Inst&) {
@@ -137,6 +138,8 @@ const std::unordered_map<std::string, Handler> kHandlers = {
 };
 
 }  // namespace
+
+bool waits_for_memory(const Wave& w, const Inst& i) { return i.run == waitcnt && w.vm.size() > vmcnt_of(i); }
 
 Handler find_control(const std::string& name) {
   auto found = kHandlers.find(name);

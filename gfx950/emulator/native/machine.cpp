@@ -55,7 +55,7 @@ void Wave::reset(Launch& l, Workgroup& g, int index) {
   scratch_shadow.assign(size_t(config.scratch_bytes) * kLanes, 0xff);
   pc = l.program->index_of(config.entry_pc);
   hazards = {};
-  yield = false;
+  yield = resumed = false;
   executed = 0;
   loop = -1;
   status = WaveStatus::Ready;

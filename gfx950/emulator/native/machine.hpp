@@ -31,7 +31,7 @@ enum GprIndexMode : uint8_t { kIndexSrc0 = 1, kIndexSrc1 = 2, kIndexSrc2 = 4, kI
 struct Launch;
 struct Workgroup;
 
-enum class WaveStatus : uint8_t { Ready, AtBarrier, Done };
+enum class WaveStatus : uint8_t { Ready, AtBarrier, Stalled, Done };
 
 struct Wave {
   Lanes* v;       // [kVgprs]
@@ -56,7 +56,8 @@ struct Wave {
   Launch* launch = nullptr;
   Queue vm{64}, lgkm{16};
   HazardState hazards;
-  bool yield = false;  // s_sleep: let others run
+  bool yield = false;    // s_sleep: let others run
+  bool resumed = false;  // its memory operations have come back: the wait it stalled at is over
   uint64_t executed = 0;
   int32_t loop = -1;  // the last branch backwards
   std::vector<uint8_t> scratch;         // private segments, lane after lane
@@ -95,8 +96,8 @@ struct LaunchConfig {
   uint64_t seed;
   uint32_t workgroups_in_flight;
   uint32_t lds_fill;         // byte
-  uint32_t late_loads, posted_stores, instant;
-  uint32_t strict, pad;
+  uint32_t late_loads, posted_stores, instant, stalls;
+  uint32_t strict;
   uint32_t mode_register;    // FP round and denormal bits, dx10_clamp, ieee as the MODE register has them
   uint32_t workitem_dims;
   int32_t group_id_sgpr[3];  // -1: not preloaded
@@ -133,6 +134,7 @@ struct Report {
 };
 void report(Wave&, const Report&);
 void set_mode(Wave&, uint32_t mode_register);
+bool waits_for_memory(const Wave&, const Inst&);  // an s_waitcnt that vector memory operations keep waiting
 
 // Runs the launch to its end, or to a finding that ends it.
 void run(Launch&);

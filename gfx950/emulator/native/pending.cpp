@@ -166,6 +166,12 @@ void flush_overlapping(Wave& w, const Pending& newer) {
     if (!w.vm.at(k).performed) perform(w, w.vm.at(k));
 }
 
+bool has_posted_stores(Wave& w) {
+  for (int k = 0; k < w.vm.size(); k++)
+    if (w.vm.at(k).is_store && !w.vm.at(k).performed) return true;
+  return false;
+}
+
 static bool targets(Queue& queue, int index) {
   for (int k = 0; k < queue.size(); k++) {
     Pending& p = queue.at(k);

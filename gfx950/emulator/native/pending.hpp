@@ -71,6 +71,7 @@ void mark_scalar_destination(Wave&, const Pending&);
 void wait_vector_memory(Wave&, int count);
 void wait_lgkm(Wave&, int count);
 void finish_pending(Wave&);           // s_endpgm
+bool has_posted_stores(Wave&);        // some store is not visible to other waves yet
 void retag_lds_in_flight(Wave&);      // at a barrier: what has not been waited for goes on after it
 bool in_flight(Wave&, bool vector, int index, uint64_t mask, int& inst);  // which operation holds a register
 

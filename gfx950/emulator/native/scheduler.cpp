@@ -1,6 +1,7 @@
 // Which wave executes next. Every order here is one that hardware may choose.
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "machine.hpp"
 
@@ -9,6 +10,8 @@ namespace {
 
 // A wave that waits for another one must not keep it from running, however long "to the barrier" is.
 constexpr uint64_t kLongestRun = 100'000;
+// Of so many waves whose memory operations come back, one is the wave that has waited longest.
+constexpr uint64_t kFairness = 64;
 
 class Scheduler {
  public:
@@ -40,11 +43,37 @@ class Scheduler {
     Order order = Order(launch_.config.order);
     uint64_t quantum = order == Order::ToBarrier ? kLongestRun : std::max(1u, launch_.config.quantum);
     size_t count = waves_.size();
+    uint64_t before = launch_.clock;
     for (size_t k = 0; k < count && !changed_; k++) {
       Wave& w = *waves_[order == Order::Random ? random_() % count : k];
       turn(w, order == Order::Random ? 1 + random_() % quantum : quantum);
     }
+    if (launch_.clock == before && !stalled_.empty()) resume();
     if (changed_) retire();
+  }
+
+  // Every wave waits: for memory, at barriers. Loads come back first, stores last and the latest of them first: stores stay
+  // on their way while other waves go on for long, which a broken ticket protocol does not survive.
+  void resume() {
+    auto at = next_to_resume();
+    (*at)->status = WaveStatus::Ready;
+    (*at)->resumed = true;
+    stalled_.erase(at);
+  }
+
+  std::vector<Wave*>::iterator next_to_resume() {
+    if (Order(launch_.config.order) == Order::Random) return stalled_.begin() + ptrdiff_t(random_() % stalled_.size());
+    if (++resumes_ % kFairness == 0) return stalled_.begin();
+    auto loads = std::find_if(stalled_.begin(), stalled_.end(), [](Wave* w) { return !has_posted_stores(*w); });
+    return loads != stalled_.end() ? loads : stalled_.end() - 1;
+  }
+
+  bool stalls(Wave& w, const Inst& i) {
+    if (!launch_.config.stalls || !waits_for_memory(w, i)) return false;
+    if (std::exchange(w.resumed, false)) return false;
+    w.status = WaveStatus::Stalled;
+    stalled_.push_back(&w);
+    return true;
   }
 
   void turn(Wave& w, uint64_t quantum) {
@@ -53,6 +82,7 @@ class Scheduler {
     uint64_t left = quantum;
     for (w.yield = false; left && w.status == WaveStatus::Ready && !w.yield; left--) {
       const Inst& i = code[w.pc];
+      if (stalls(w, i)) [[unlikely]] break;
       w.inst = w.pc++;
       launch_.executed[w.inst]++;
       launch_.clock++;
@@ -92,6 +122,8 @@ class Scheduler {
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Workgroup>> groups_;
   std::vector<Wave*> waves_;
+  std::vector<Wave*> stalled_;  // in the order in which they began to wait
+  uint64_t resumes_ = 0;
   uint32_t next_ = 0, total_;
   bool changed_ = false;
 };

@@ -11,6 +11,9 @@ using i64 = int64_t;
 using N32 = Amount<uint32_t>;
 using N64 = Amount<uint64_t>;
 
+constexpr auto kShiftLeft = [](u32 n, auto a) { return a << n; };
+constexpr auto kShiftRight = [](u32 n, auto a) { return a >> n; };
+
 u32 reverse(u32 x) {
   x = (x >> 1 & 0x55555555) | (x & 0x55555555) << 1;
   x = (x >> 2 & 0x33333333) | (x & 0x33333333) << 2;
@@ -19,8 +22,9 @@ u32 reverse(u32 x) {
   return x >> 16 | x << 16;
 }
 
-i32 sign_extend(u32 x, u32 width) {  // width 0..31; 0 gives 0
-  return width == 0 ? 0 : static_cast<i32>(x << (32 - width)) >> (32 - width);
+u32 extract(u32 x, u32 offset, u32 width) { return x >> offset & ((1u << width) - 1); }
+i32 extract_signed(i32 x, u32 offset, u32 width) {
+  return width == 0 ? 0 : static_cast<i32>(static_cast<u32>(x >> offset) << (32 - width)) >> (32 - width);
 }
 
 // One byte of v_perm_b32 from the eight bytes {s0, s1}, s1 being bytes 0 to 3.
@@ -106,19 +110,16 @@ OpList bit_ops() {
       bitop3_op<u32(u32, u32, u32)>("v_bitop3_b32", bitop3_b32),
       bitop3_op<Kept<uint16_t>(uint16_t, uint16_t, uint16_t)>("v_bitop3_b16", bitop3_b16),
 
-      lane_op<u32(N32, u32), [](u32 n, u32 a) { return a << n; }>("v_lshlrev_b32", moved<2>),
-      lane_op<u32(N32, u32), [](u32 n, u32 a) { return a >> n; }>("v_lshrrev_b32", moved<2>),
-      lane_op<i32(N32, i32), [](u32 n, i32 a) { return a >> n; }>("v_ashrrev_i32", moved<2>),
-      lane_op<u64(N64, u64), [](u32 n, u64 a) { return a << n; }>("v_lshlrev_b64", moved<2>),
-      lane_op<u64(N64, u64), [](u32 n, u64 a) { return a >> n; }>("v_lshrrev_b64", moved<2>),
-      lane_op<i64(N64, i64), [](u32 n, i64 a) { return a >> n; }>("v_ashrrev_i64", moved<2>),
+      lane_op<u32(N32, u32), kShiftLeft>("v_lshlrev_b32", moved<2>),
+      lane_op<u32(N32, u32), kShiftRight>("v_lshrrev_b32", moved<2>),
+      lane_op<i32(N32, i32), kShiftRight>("v_ashrrev_i32", moved<2>),
+      lane_op<u64(N64, u64), kShiftLeft>("v_lshlrev_b64", moved<2>),
+      lane_op<u64(N64, u64), kShiftRight>("v_lshrrev_b64", moved<2>),
+      lane_op<i64(N64, i64), kShiftRight>("v_ashrrev_i64", moved<2>),
       lane_op<u32(u32, N32, u32), [](u32 a, u32 n, u32 c) { return a << n | c; }>("v_lshl_or_b32", lshl_or),
 
-      lane_op<u32(u32, N32, N32), [](u32 a, u32 offset, u32 width) { return a >> offset & ((1u << width) - 1); }>(
-          "v_bfe_u32", moved<1>),
-      lane_op<i32(i32, N32, N32),
-              [](i32 a, u32 offset, u32 width) { return sign_extend(static_cast<u32>(a >> offset), width); }>("v_bfe_i32",
-                                                                                                             moved<1>),
+      lane_op<u32(u32, N32, N32), extract>("v_bfe_u32", moved<1>),
+      lane_op<i32(i32, N32, N32), extract_signed>("v_bfe_i32", moved<1>),
       lane_op<u32(N32, N32), [](u32 width, u32 offset) { return ((1u << width) - 1) << offset; }>("v_bfm_b32"),
       lane_op<u32(u32, u32, N32), [](u32 a, u32 b, u32 n) { return static_cast<u32>((u64{a} << 32 | b) >> n); }>(
           "v_alignbit_b32", moved<3>),

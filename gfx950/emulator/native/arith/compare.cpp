@@ -61,38 +61,49 @@ template <class... S> void add(OpList& ops, const std::string& suffix, CompareFn
   }
 }
 
+// The relations, by the part of the mnemonic that names them. With NaN operands nlt is not ge.
+constexpr auto kF = [](auto, auto) { return false; };
+constexpr auto kLt = [](auto a, auto b) { return a < b; };
+constexpr auto kEq = [](auto a, auto b) { return a == b; };
+constexpr auto kLe = [](auto a, auto b) { return a <= b; };
+constexpr auto kGt = [](auto a, auto b) { return a > b; };
+constexpr auto kGe = [](auto a, auto b) { return a >= b; };
+constexpr auto kNe = [](auto a, auto b) { return a != b; };
+constexpr auto kLg = [](auto a, auto b) { return a < b || a > b; };
+constexpr auto kO = [](auto a, auto b) { return a == a && b == b; };
+constexpr auto kU = [](auto a, auto b) { return a != a || b != b; };
+constexpr auto kNge = [](auto a, auto b) { return !(a >= b); };
+constexpr auto kNlg = [](auto a, auto b) { return !(a < b || a > b); };
+constexpr auto kNgt = [](auto a, auto b) { return !(a > b); };
+constexpr auto kNle = [](auto a, auto b) { return !(a <= b); };
+constexpr auto kNeq = [](auto a, auto b) { return !(a == b); };
+constexpr auto kNlt = [](auto a, auto b) { return !(a < b); };
+constexpr auto kT = [](auto, auto) { return true; };
+
+struct Relation {
+  const char* name;
+  CompareFn run;
+};
+
+template <class T> void add_relations(OpList& ops, const std::string& type, std::initializer_list<Relation> relations) {
+  for (const Relation& relation : relations) add<T, T>(ops, std::string(relation.name) + "_" + type, relation.run);
+}
+
+template <class T, auto F> constexpr CompareFn kRun = CompareKernel<T, F>::run;
+
 template <class T> void add_ordered(OpList& ops, const std::string& type) {
-  using V = Value<T>;
-  auto relation = [&](const char* name, CompareFn run) { add<T, T>(ops, std::string(name) + "_" + type, run); };
-  relation("f", CompareKernel<T, [](V, V) { return false; }>::run);
-  relation("lt", CompareKernel<T, [](V a, V b) { return a < b; }>::run);
-  relation("eq", CompareKernel<T, [](V a, V b) { return a == b; }>::run);
-  relation("le", CompareKernel<T, [](V a, V b) { return a <= b; }>::run);
-  relation("gt", CompareKernel<T, [](V a, V b) { return a > b; }>::run);
-  relation("ge", CompareKernel<T, [](V a, V b) { return a >= b; }>::run);
+  add_relations<T>(ops, type, {{"f", kRun<T, kF>}, {"lt", kRun<T, kLt>}, {"eq", kRun<T, kEq>}, {"le", kRun<T, kLe>},
+                               {"gt", kRun<T, kGt>}, {"ge", kRun<T, kGe>}});
 }
-
 template <class T> void add_integer(OpList& ops, const std::string& type) {
-  using V = Value<T>;
   add_ordered<T>(ops, type);
-  add<T, T>(ops, "ne_" + type, CompareKernel<T, [](V a, V b) { return a != b; }>::run);
-  add<T, T>(ops, "t_" + type, CompareKernel<T, [](V, V) { return true; }>::run);
+  add_relations<T>(ops, type, {{"ne", kRun<T, kNe>}, {"t", kRun<T, kT>}});
 }
-
 template <class T> void add_float(OpList& ops, const std::string& type) {
-  using V = Value<T>;
-  auto relation = [&](const char* name, CompareFn run) { add<T, T>(ops, std::string(name) + "_" + type, run); };
   add_ordered<T>(ops, type);
-  relation("lg", CompareKernel<T, [](V a, V b) { return a < b || a > b; }>::run);
-  relation("o", CompareKernel<T, [](V a, V b) { return a == a && b == b; }>::run);
-  relation("u", CompareKernel<T, [](V a, V b) { return a != a || b != b; }>::run);
-  relation("nge", CompareKernel<T, [](V a, V b) { return !(a >= b); }>::run);
-  relation("nlg", CompareKernel<T, [](V a, V b) { return !(a < b || a > b); }>::run);
-  relation("ngt", CompareKernel<T, [](V a, V b) { return !(a > b); }>::run);
-  relation("nle", CompareKernel<T, [](V a, V b) { return !(a <= b); }>::run);
-  relation("neq", CompareKernel<T, [](V a, V b) { return !(a == b); }>::run);
-  relation("nlt", CompareKernel<T, [](V a, V b) { return !(a < b); }>::run);
-  relation("tru", CompareKernel<T, [](V, V) { return true; }>::run);
+  add_relations<T>(ops, type, {{"lg", kRun<T, kLg>}, {"o", kRun<T, kO>}, {"u", kRun<T, kU>}, {"nge", kRun<T, kNge>},
+                               {"nlg", kRun<T, kNlg>}, {"ngt", kRun<T, kNgt>}, {"nle", kRun<T, kNle>},
+                               {"neq", kRun<T, kNeq>}, {"nlt", kRun<T, kNlt>}, {"tru", kRun<T, kT>}});
 }
 
 }  // namespace

@@ -6,7 +6,6 @@ namespace arith {
 namespace {
 
 constexpr auto kFma = [](float a, float b, float c) { return std::fma(a, b, c); };
-constexpr auto kFmac = [](float a, float b, float c) { return std::fma(a, b, c); };
 
 // The face of a cube map that direction (x, y, z) points at: 0..5 for +x, -x, +y, -y, +z, -z.
 int cube_face(float x, float y, float z) {
@@ -43,7 +42,7 @@ OpList float32_ops() {
       lane_op<F3, kFma>("v_fma_f32"),
       lane_op<F3, kFma>("v_fmaak_f32"),
       lane_op<F3, kFma>("v_fmamk_f32"),
-      lane_op<float(float, float, Old<float>), kFmac>("v_fmac_f32"),
+      lane_op<float(float, float, Old<float>), kFma>("v_fmac_f32"),
 
       lane_op<F2, min_num<float>>("v_min_f32"),
       lane_op<F2, max_num<float>>("v_max_f32"),

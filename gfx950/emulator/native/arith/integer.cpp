@@ -1,5 +1,6 @@
 // 32-bit and 64-bit integer arithmetic.
 #include "family.hpp"
+#include "formulas.hpp"
 #include "minifloat.hpp"
 
 namespace arith {
@@ -11,15 +12,6 @@ using u64 = uint64_t;
 using i64 = int64_t;
 using SatU32 = Saturated<uint32_t>;
 using SatI32 = Saturated<int32_t>;
-
-constexpr auto kAdd = [](auto a, auto b) { return i64{a} + b; };
-constexpr auto kSub = [](auto a, auto b) { return i64{a} - b; };
-constexpr auto kSubRev = [](auto a, auto b) { return i64{b} - a; };
-constexpr auto kMin = [](auto a, auto b) { return a < b ? a : b; };
-constexpr auto kMax = [](auto a, auto b) { return a < b ? b : a; };
-constexpr auto kMin3 = [](auto a, auto b, auto c) { return kMin(kMin(a, b), c); };
-constexpr auto kMax3 = [](auto a, auto b, auto c) { return kMax(kMax(a, b), c); };
-constexpr auto kMed3 = [](auto a, auto b, auto c) { return kMax(kMin(a, b), kMin(kMax(a, b), c)); };
 
 u32 count_below(u32 bits, int lane_bits) { return bits & (lane_bits >= 32 ? ~0u : (1u << lane_bits) - 1); }
 

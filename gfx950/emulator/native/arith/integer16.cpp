@@ -1,5 +1,6 @@
 // 16-bit integer arithmetic on single halves.
 #include "family.hpp"
+#include "formulas.hpp"
 
 namespace arith {
 namespace {
@@ -9,16 +10,6 @@ using i16 = int16_t;
 using SatU16 = Saturated<u16>;
 using SatI16 = Saturated<i16>;
 using N16 = Amount<u16>;
-
-constexpr auto kAdd = [](auto a, auto b) { return int64_t{a} + b; };
-constexpr auto kSub = [](auto a, auto b) { return int64_t{a} - b; };
-constexpr auto kSubRev = [](auto a, auto b) { return int64_t{b} - a; };
-constexpr auto kMad = [](auto a, auto b, auto c) { return int64_t{a} * b + c; };
-constexpr auto kMin = [](auto a, auto b) { return a < b ? a : b; };
-constexpr auto kMax = [](auto a, auto b) { return a < b ? b : a; };
-constexpr auto kMin3 = [](auto a, auto b, auto c) { return kMin(kMin(a, b), c); };
-constexpr auto kMax3 = [](auto a, auto b, auto c) { return kMax(kMax(a, b), c); };
-constexpr auto kMed3 = [](auto a, auto b, auto c) { return kMax(kMin(a, b), kMin(kMax(a, b), c)); };
 
 }  // namespace
 

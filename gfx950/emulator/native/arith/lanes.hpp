@@ -28,8 +28,8 @@ template <class T> struct Kept {};       // 16-bit result that op_sel[3] places 
 template <class T> struct Old {};        // source read from the destination register (v_fmac, v_dot2c)
 template <class T> struct Amount {};     // unsigned source of which only the low log2(bits of T) bits are read
 struct ClampedF32 {};                    // f32 source to which clamp applies, for results that have no clamp of their own
-struct U24 {};
-struct I24 {};
+struct U24 {};                           // the low 24 bits, zero-extended
+struct I24 {};                           // ... sign-extended
 
 template <class T> struct ValueOf { using type = T; };
 template <> struct ValueOf<Half> { using type = float; };

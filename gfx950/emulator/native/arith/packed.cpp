@@ -4,6 +4,7 @@
 
 #include "family.hpp"
 #include "float16.hpp"
+#include "formulas.hpp"
 
 namespace arith {
 namespace {
@@ -89,11 +90,6 @@ using u16 = uint16_t;
 using i16 = int16_t;
 using SatU16 = Saturated<u16>;
 using SatI16 = Saturated<i16>;
-constexpr auto kAdd = [](auto a, auto b) { return int64_t{a} + b; };
-constexpr auto kSub = [](auto a, auto b) { return int64_t{a} - b; };
-constexpr auto kMad = [](auto a, auto b, auto c) { return int64_t{a} * b + c; };
-constexpr auto kMin = [](auto a, auto b) { return a < b ? a : b; };
-constexpr auto kMax = [](auto a, auto b) { return a < b ? b : a; };
 
 }  // namespace
 
