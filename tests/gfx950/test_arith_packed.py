@@ -28,7 +28,8 @@ def test_packed_f16_is_two_single_operations(name: str, op_sel: int, op_sel_hi: 
     low = run(SINGLE[name], *(select(x, op_sel >> i & 1) for i, x in enumerate(s)), neg=neg)
     high = run(SINGLE[name], *(select(x, op_sel_hi >> i & 1) for i, x in enumerate(s)), neg=neg_hi)
     got = run(f"v_pk_{name}_f16", *s, op_sel=op_sel, op_sel_hi=op_sel_hi, neg=neg, neg_hi=neg_hi)
-    assert np.array_equal(got, (low & 0xFFFF) | high << np.uint32(16))
+    assert same_floats(got.astype(np.uint16), low.astype(np.uint16).view(np.float16))
+    assert same_floats((got >> np.uint32(16)).astype(np.uint16), high.astype(np.uint16).view(np.float16))
 
 
 def test_packed_fmac_accumulates_half_by_half() -> None:
