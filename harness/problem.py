@@ -1,5 +1,6 @@
 """A problem folder in the popcorn form, loaded: its cases, its files, and the hooks of its reference.py."""
 
+import inspect
 import re
 import shutil
 import tempfile
@@ -61,15 +62,24 @@ class Problem:
             return self._reference.generate_input(**case.spec)
         except Exception as fault:
             self._raise_if_gpu_is_missing("generate_input", fault)
-            raise InputError(f"{self.name}: generate_input refused the case `{case.text}`: {describe(fault)}") from fault
+            raise InputError(
+                f"{self.name}: generate_input refused the case `{case.text}`: {describe(fault)}; "
+                f"its keys are {', '.join(inspect.signature(self._reference.generate_input).parameters)}"
+            ) from fault
 
     def check_implementation(self, data: Any, output: Any) -> tuple[bool, str]:
-        """The official verdict on an output: (ok, message). A check that raises on what it was given is a failed check."""
+        """The official verdict on an output: (ok, message). A check that raises on what it was given is a failed check.
+
+        Raises NeedsGpuError, ProblemError (the check returned no verdict), and what says that memory ran out.
+        """
         try:
-            return read_verdict(self._reference.check_implementation(data, output))
+            returned = self._reference.check_implementation(data, output)
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
         except Exception as fault:
             self._raise_if_gpu_is_missing("check_implementation", fault)
             return False, f"check_implementation raised {describe(fault)}"
+        return read_verdict(returned)
 
     def judge(self, data: Any, output: Any) -> dict[str, Any]:
         """Both verdicts: `{"official": {"ok", "message"}, "strict": {...}}`; a folder without `judge` has no "strict"."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from harness.errors import RefereeOutOfMemory
+from harness.errors import HarnessError, RefereeOutOfMemory
 from harness.problem import Problem, describe
 from harness.result import Official, Strict
 
@@ -36,10 +36,12 @@ class Verdict:
 def judge(problem: Problem, data: Any, output: Any) -> Verdict:
     """The verdict on an output. A judge that raises on what it was given has found it wrong.
 
-    Raises RefereeOutOfMemory: that says nothing about the output.
+    Raises HarnessError: RefereeOutOfMemory and the problem's own faults say nothing about the output.
     """
     try:
         said = problem.judge(data, output)
+    except HarnessError:
+        raise
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise RefereeOutOfMemory(error) from None
     except Exception as error:

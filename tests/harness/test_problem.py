@@ -127,7 +127,8 @@ def test_a_check_that_needs_a_gpu_is_refused_too(folder):
 
 def test_a_case_that_the_generator_refuses_is_named():
     problem = load_problem(PROBLEMS / "vectoradd")
-    with pytest.raises(InputError, match=r"`size: 4; sed: 1`.*unexpected keyword argument 'sed'") as caught:
+    fault = r"`size: 4; sed: 1`.*unexpected keyword argument 'sed'; its keys are size, seed"
+    with pytest.raises(InputError, match=fault) as caught:
         problem.generate_input(Case.from_spec({"size": 4, "sed": 1}))
     assert caught.value.exit_code == Exit.BAD_CASES
     with pytest.raises(InputError, match=r"`size: -4; seed: 1`.*reference.py, line 10"):
@@ -207,6 +208,20 @@ def test_a_folder_without_a_reference(folder):
 )
 def test_every_form_of_verdict_that_folders_return(returned, verdict):
     assert read_verdict(returned) == verdict
+
+
+def test_a_check_that_returns_no_verdict_is_the_folders_fault_and_not_the_outputs(folder):
+    (folder / "reference.py").write_text("def generate_input(): ...\ndef check_implementation(data, output):\n    return 3\n")
+    with pytest.raises(ProblemError, match=r"check_implementation returned int; expected \(bool, str\)"):
+        load_problem(folder).judge(None, None)
+
+
+def test_a_check_that_runs_out_of_memory_says_nothing_about_the_output(folder):
+    (folder / "reference.py").write_text(
+        "def generate_input(): ...\ndef check_implementation(data, output):\n    raise MemoryError\n"
+    )
+    with pytest.raises(MemoryError):
+        load_problem(folder).judge(None, None)
 
 
 @pytest.mark.parametrize("returned", [3, [], (True,), (True, "", 1), {"ok": True}])
