@@ -60,7 +60,7 @@ class Kernel:
 
     @property
     def vgpr_count(self) -> int:
-        """v registers used, the AGPRs apart."""
+        """v registers used; rounded up to 4 where AGPRs follow them."""
         total = self._count("vgpr_count", self.descriptor.vgpr_count)
         return min(total, self.descriptor.accum_offset) if self.agpr_count else total
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 
 import pytest
 from assembler import assemble
 
 from gfx950 import compile_hip
 from gfx950.decode import decode_one
-from gfx950.limits import LDS_BYTES_PER_CU, occupancy, vgpr_limit
+from gfx950.limits import LDS_BYTES_PER_CU, occupancy, round_up, vgpr_limit
 from gfx950.mfma import family, label, passes, shape
 from gfx950.report import as_text, busy_cycles, innermost_loops, lds_bytes_per_lane, report
 from gfx950.subject import Subject
+from gfx950.toolchain import _standard_flags
+from gfx950.tools import find_tool
 
 
 def one(text: str):
@@ -129,6 +133,60 @@ __global__ void __launch_bounds__(128) product(f32x4* out, const bf16x8* in, int
 @pytest.fixture(scope="module")
 def code(toolchain):
     return compile_hip(LOOPS)
+
+
+REMARKS = {
+    "TotalSGPRs": "sgprs",
+    "VGPRs": "vgprs",
+    "AGPRs": "agprs",
+    "ScratchSize [bytes/lane]": "scratch_bytes",
+    "SGPRs Spill": "sgpr_spills",
+    "VGPRs Spill": "vgpr_spills",
+    "LDS Size [bytes/block]": "lds_bytes",
+}
+
+
+def llvm_remarks(source: str, folder) -> dict[str, int]:
+    """clang's own account of a kernel's resources."""
+    (folder / "k.hip").write_text(source)
+    clang = find_tool("clang", "tests")
+    flags = [*_standard_flags(clang, None), "-Rpass-analysis=kernel-resource-usage"]
+    done = subprocess.run(
+        [*clang.command, *flags, "k.hip", "-o", "k.hsaco"], capture_output=True, text=True, check=True, cwd=folder
+    )
+    return {name: int(value) for name, value in re.findall(r"remark: \s*([A-Za-z][\w /\[\]]*): (\d+)", done.stderr)}
+
+
+def hungry(size: int, registers: tuple[str, ...], lds_bytes: int) -> str:
+    clobbers = ", ".join(f'"{name}"' for name in registers)
+    body = f'asm volatile("" ::: {clobbers}); '
+    if lds_bytes:
+        body += f"__shared__ char x[{lds_bytes}]; x[threadIdx.x] = *p; __syncthreads(); p[1] = x[63 - threadIdx.x];"
+    return f"__global__ void __launch_bounds__({size}) k(int* p) {{ {body} }}\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "registers", "lds_bytes"),
+    [(64, ("v20",), 0), (64, ("v255", "a255"), 0), (128, ("v71",), 20_480), (256, ("v64",), 1000), (256, ("v127",), 40_960),
+     (256, ("v100", "a40"), 41_000), (256, ("v20", "s95"), 0), (256, ("v20",), 163_840), (256, ("v255", "a40"), 65_536)],
+)  # fmt: skip
+def test_resources_and_occupancy_are_those_of_llvm(toolchain, tmp_path, size, registers, lds_bytes):
+    source = hungry(size, registers, lds_bytes)
+    remarks = llvm_remarks(source, tmp_path)
+    (found,) = report(compile_hip(source))
+    if remarks["AGPRs"]:
+        remarks["VGPRs"] = round_up(remarks["VGPRs"], 4)  # the AGPRs begin at a multiple of 4
+    assert {name: getattr(found, field) for name, field in REMARKS.items()} == {name: remarks[name] for name in REMARKS}
+    assert found.waves_per_simd == remarks["Occupancy [waves/SIMD]"]
+
+
+@pytest.mark.parametrize(("size", "registers"), [(512, "v71"), (512, "v128"), (1024, "v71"), (1024, "v95")])
+def test_large_workgroups_are_placed_whole(toolchain, tmp_path, size, registers):
+    """LLVM counts waves that no whole workgroup could fill."""
+    source = hungry(size, (registers,), 0)
+    waves = size // 64 // 4
+    llvm = llvm_remarks(source, tmp_path)["Occupancy [waves/SIMD]"]
+    assert report(compile_hip(source))[0].waves_per_simd == llvm // waves * waves
 
 
 def test_report_of_a_kernel(code):
