@@ -80,6 +80,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Run the command line; the exit code. A user's mistake is one line on stderr."""
     options = parser().parse_args(argv)
+    if sys.platform != "linux":
+        return _report(f"the harness needs Linux (memory files, process groups), not {sys.platform}", Exit.USAGE)
     try:
         return run(options, ("eval.py", *_without_seed(argv)))
     except SubmissionNotLoaded as error:

@@ -36,8 +36,18 @@ def select_device(name: str | None) -> torch.device:
     if not torch.cuda.is_available() or (device.index or 0) >= count:
         raise DeviceUnavailable(f"--device {name}: torch sees {count} GPUs on this machine; use --device cpu")
     device = torch.device("cuda", device.index or 0)
+    _forbid_expandable_segments()
     torch.cuda.set_device(device)
     return device
+
+
+def _forbid_expandable_segments() -> None:
+    """Memory in expandable segments cannot be lent by a plain IPC handle; torch reads the setting when it first allocates."""
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"):
+        settings = os.environ.get(name, "").split(",")
+        kept = [setting for setting in settings if not setting.strip().startswith("expandable_segments")]
+        if kept != settings:
+            os.environ[name] = ",".join(kept)
 
 
 def describe_device(device: torch.device) -> Device:

@@ -102,8 +102,8 @@ def summary_lines(result: Result) -> list[str]:
     """The last lines: how it ended, the score."""
     passed = sum(case.status is Status.PASS for case in result.cases)
     lines = [f"{passed} of {result.cases_total} cases pass"]
-    if result.state is State.INTERRUPTED:
-        lines[0] = f"interrupted; {lines[0]}, {len(result.cases)} were run"
+    if result.state in (State.INTERRUPTED, State.FAILED):
+        lines[0] = f"{result.state.value}; {lines[0]}, {len(result.cases)} were run"
     score = result.score
     if score and score.value_ns is not None:
         lines.append(f"score: {us(score.value_ns)} us ({score.ranking_by} of the cases' {score.statistic}s)")

@@ -262,11 +262,12 @@ class Result:
 
     @property
     def exit_code(self) -> Exit:
-        """The command line's exit code."""
-        if self.state is not State.COMPLETE:
+        """The command line's exit code; of a `failed` evaluation the error that ended it knows a better one."""
+        if self.state is State.INTERRUPTED:
             return Exit.INTERRUPTED
         codes = {EXIT_OF_STATUS[case.status] for case in self.cases}
-        return next((code for code in EXIT_PRECEDENCE if code in codes), Exit.VERDICT_FAILED)
+        worst = next((code for code in EXIT_PRECEDENCE if code in codes), Exit.OK)
+        return worst if worst is not Exit.OK or (self.state is State.COMPLETE and self.cases) else Exit.VERDICT_FAILED
 
 
 def result_to_json(result: Result) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """Which device is used, and what configs/devices.yml says about those we know."""
 
+import os
+
 import pytest
 import torch
 import yaml
 
-from harness.devices import DEVICES_FILE, describe_device, lookup_peaks
+from harness.devices import DEVICES_FILE, _forbid_expandable_segments, describe_device, lookup_peaks
 from harness.floors import roofline_ns
 from harness.process import worker_environment
 from harness.result import Device, Peaks
@@ -60,6 +62,14 @@ def test_the_cpu_describes_itself():
     assert about.peaks is None
     assert about.memory_bytes > 1 << 28
     assert about.last_level_cache_bytes >= 1 << 18
+
+
+def test_expandable_segments_are_turned_off(monkeypatch):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64,expandable_segments:True")
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
+    _forbid_expandable_segments()
+    assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:64"
+    assert "PYTORCH_ALLOC_CONF" not in os.environ
 
 
 def test_a_workers_environment(tmp_path):

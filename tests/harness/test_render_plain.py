@@ -73,10 +73,11 @@ def test_on_a_terminal_progress_is_rewritten_in_place():
     assert said.count("\n") == 6
 
 
-def test_score_and_interruption():
-    result = replace(RESULT, cases=(GOOD,), state=State.INTERRUPTED, score=Score("geom", "mean", 12_345.0))
+@pytest.mark.parametrize("state", [State.INTERRUPTED, State.FAILED])
+def test_score_of_a_run_that_ended_early(state):
+    result = replace(RESULT, cases=(GOOD,), state=state, score=Score("geom", "mean", 12_345.0))
     said = rendered(result, io.StringIO()).splitlines()
-    assert said[-2:] == ["interrupted; 1 of 2 cases pass, 1 were run", "score: 12.35 us (geom of the cases' means)"]
+    assert said[-2:] == [f"{state.value}; 1 of 2 cases pass, 1 were run", "score: 12.35 us (geom of the cases' means)"]
 
 
 @pytest.mark.parametrize(

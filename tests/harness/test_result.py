@@ -181,6 +181,8 @@ def test_exit_codes():
     assert code(Status.WRONG, Status.TIMEOUT) == 114
     assert code(Status.TIMEOUT, Status.DEVICE_ERROR) == 110
     assert code(Status.PASS, state=State.INTERRUPTED) == 130
+    assert code(Status.PASS, state=State.RUNNING) == 112
+    assert code() == 112
 
 
 def of_status(status: Status) -> CaseResult:
