@@ -40,6 +40,16 @@ def test_each_break_is_caught_at_its_line(name):
     assert any(a.endswith(wanted[0]) and b.endswith(wanted[1]) for a, b in places), str(verdict)
 
 
+@pytest.mark.parametrize("name", scores.BREAKS)
+def test_the_readme_quotes_the_same_lines(name):
+    kind, here, other = EXPECTED[name]
+    readme = (scores.SOURCE.parents[1] / "README.md").read_text()
+    section = readme.split(f"(`{name}`)" if name != "wait" else "scores wait")[1].split("**")[0]
+    assert kind in section
+    for text in filter(None, (here, other)):
+        assert f"scores.hip:{line_of(text)}" in section
+
+
 def test_the_hazard_is_also_found_without_running():
     found, _ = scores.run("hazard")
     assert {finding.check for finding in found} == {"hazard/mfma-read", "hazard/mfma-write"}
