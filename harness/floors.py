@@ -42,15 +42,15 @@ def gpu_reader(device: torch.device, nbytes: int) -> Callable[[], Any]:
 
 
 class ReadFloor:
-    """Times plain cold reads on one device, by the method that times submissions. The median of 15, kept per size."""
+    """Times plain reads on one device, cold by reading whatever the policy does. The median of 15, kept per size."""
 
     def __init__(self, device: torch.device, cold: Cold):
-        self._device, self._cold = device, cold
+        self._device = device
+        self._timer = functools.cache(lambda: make_timer(device, cold))
         self.ns = functools.cache(self._measure)
 
     def _measure(self, nbytes: int) -> float:
         within = min(nbytes, MAX_BUFFER_BYTES[self._device.type])
-        timer = make_timer(self._device, self._cold)
         read = gpu_reader(self._device, within) if self._device.type == "cuda" else reader(self._device, within)
-        samples = sorted(timer.time(read, SLEEP_NS)[0].elapsed_ns for _ in range(READS))
+        samples = sorted(self._timer().time(read, SLEEP_NS)[0].elapsed_ns for _ in range(READS))
         return samples[READS // 2] * nbytes / within

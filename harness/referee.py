@@ -21,7 +21,7 @@ from harness.errors import CallFailed, HarnessError, SubmissionNotLoaded, Submis
 from harness.floors import ReadFloor
 from harness.inputs import InputBuffers
 from harness.observer import Observer, Progress
-from harness.policies import Policy
+from harness.policies import Policy, cold_read
 from harness.problem import Problem
 from harness.process import Limits, WorkerProcess
 from harness.result import SCHEMA_VERSION, CaseResult, Device, Profile, ProfileRow, Result, State, Submission, score_of
@@ -114,7 +114,7 @@ class Evaluation:
     def __init__(self, request: Request, observer: Observer, clock: Clock):
         self._request, self._observer, self._clock = request, observer, clock
         device = describe_device(request.device)
-        self._assembler = Assembler(request.problem, request.policy, device, ReadFloor(request.device, request.policy.cold))
+        self._assembler = Assembler(request.problem, request.policy, device, ReadFloor(request.device, cold_read(device)))
         self._result = _empty_result(request, device)
 
     def run(self) -> Result:
