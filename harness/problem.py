@@ -149,7 +149,7 @@ def read_verdict(result: Any) -> tuple[bool, str]:
     raise ProblemError(f"check_implementation returned {type(result).__name__}; expected (bool, str), str or bool")
 
 
-def gpu_is_missing(fault: Exception) -> bool:
+def gpu_is_missing(fault: BaseException) -> bool:
     """Whether an exception is torch's way of saying that there is no GPU, on a machine that has none."""
     names_gpu = re.search(r"cuda|nvidia|\bhip\b", str(fault), re.IGNORECASE) is not None
     return names_gpu and isinstance(fault, AssertionError | RuntimeError) and not torch.cuda.is_available()
@@ -207,7 +207,7 @@ def _load(
 def _import_reference(name: str, staged: Path) -> ModuleType:
     try:
         reference = ModuleSpace(staged).load("reference")
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         if gpu_is_missing(fault):
             raise NeedsGpuError(_gpu_message(name, "reference.py", fault)) from fault
         raise ProblemError(f"{name}: reference.py cannot be imported: {describe(fault)}") from fault

@@ -151,6 +151,7 @@ def test_a_missing_template_is_named(folder):
     [
         ("import torch\nimport aiter_of_nowhere\n", "No module named 'aiter_of_nowhere' .*reference.py, line 2"),
         ("def generate_input(:\n", "SyntaxError"),
+        ("import sys\nsys.exit('no')\n", "SystemExit: no"),
         ("raise ValueError('two\\nlines')\n", "ValueError: two lines"),
         ("def check_implementation(data, output): ...\n", "defines no function generate_input"),
         ("def generate_input(): ...\ncheck_implementation = 3\n", "defines no function check_implementation"),
