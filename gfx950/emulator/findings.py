@@ -183,7 +183,7 @@ class Translator:
 
     def _inactive_lane(self, raw: NativeFinding) -> str:
         taken = f"takes the value of lane {raw.detail}, which is switched off here: it gets 0"
-        return f"{taken}; shuffle outside the divergent branch"
+        return f"{taken}, which {self._site(raw.other_inst)} uses; shuffle outside the divergent branch"
 
     def _unsupported(self, raw: NativeFinding) -> str:
         if 1000 <= raw.detail < 2000:

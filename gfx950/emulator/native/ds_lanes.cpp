@@ -8,14 +8,9 @@
 namespace emu {
 namespace {
 
-// dst[l] = data[from(l)], 0 where that lane is switched off. Unless the lane lies beyond the workgroup's end that is
-// reported: a shuffle in a divergent branch is a classic bug.
+// dst[l] = data[from(l)]. A lane that is switched off gives 0, which is poison (unless it lies beyond the workgroup's end):
+// a shuffle in a divergent branch is a classic bug, but compilers also shuffle first and discard afterwards.
 template <typename From> void gather(Wave& w, const Inst& i, const VectorSource& data, From from) {
-  for (int l = 0; l < kLanes; l++) {
-    if (!(w.exec >> l & 1) || !((w.populated & ~w.exec) >> from(l) & 1)) continue;
-    report(w, {.kind = FindingKind::InactiveLane, .lane = l, .detail = from(l)});
-    break;
-  }
   Pending& p = begin_lds(w, w.exec);
   p.has_shadow = data.shadow != nullptr;
   for (int l = 0; l < kLanes; l++) {
@@ -23,6 +18,9 @@ template <typename From> void gather(Wave& w, const Inst& i, const VectorSource&
     bool on = w.exec >> source & 1;
     p.data[0][l] = on ? data.value[0][source] : 0;
     p.shadow[0][l] = on && data.shadow ? data.shadow[0][source] : 0;
+    if (on || !(w.exec >> l & 1) || !(w.populated >> source & 1)) continue;
+    p.shadow[0][l] = ~0u, p.has_shadow = true;
+    w.group->inactive_shuffle = {w.inst, w.id, l, source};
   }
   set_lds_destination(w, p, i.operands[0], 1, Landing::Whole);
 }

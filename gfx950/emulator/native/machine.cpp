@@ -73,6 +73,7 @@ void Workgroup::reset(Launch& l, uint32_t flat) {
   for (size_t k = 0; k < count; k++) waves[k]->reset(l, *this, int(k));
   live = int(count);
   waiting = 0;
+  inactive_shuffle = {};
 }
 
 // MODE: 3:0 rounding, 7:4 denormals, 8 dx10_clamp, 9 ieee, 23 fp16_ovfl, 27 gpr_idx_en (CDNA3 ISA, "MODE register").
@@ -88,6 +89,17 @@ void set_mode(Wave& w, uint32_t m) {
   w.gpr_index_on = m >> 27 & 1;
 }
 
+static bool is_poison(FindingKind kind) { return kind >= FindingKind::PoisonAddress && kind <= FindingKind::PoisonScalar; }
+
+// A poisoned value is being used, and it may come from a switched-off lane: name that shuffle as well.
+static void report_inactive_shuffle(Wave& w, Finding f) {
+  const InactiveShuffle& shuffle = w.group->inactive_shuffle;
+  f.kind = uint32_t(FindingKind::InactiveLane);
+  f.other_inst = f.inst, f.other_wave = f.wave;
+  f.inst = shuffle.inst, f.wave = shuffle.wave, f.lane = shuffle.lane, f.detail = shuffle.from;
+  w.launch->findings.add(f, false);
+}
+
 void report(Wave& w, const Report& r) {
   Finding f{};
   f.kind = uint32_t(r.kind);
@@ -100,6 +112,7 @@ void report(Wave& w, const Report& r) {
   f.buffer = r.buffer;
   f.address = r.address;
   f.detail = r.detail;
+  if (is_poison(r.kind) && w.group->inactive_shuffle.inst >= 0) report_inactive_shuffle(w, f);
   w.launch->findings.add(f, r.fatal);
 }
 

@@ -75,11 +75,17 @@ struct Wave {
   }
 };
 
+// The latest shuffle that took a value from a lane that was switched off.
+struct InactiveShuffle {
+  int32_t inst = -1, wave, lane, from;
+};
+
 struct Workgroup {
   uint32_t id[3];
   uint32_t flat_id;
   std::vector<std::unique_ptr<Wave>> waves;
   Lds lds;
+  InactiveShuffle inactive_shuffle;
   void reset(Launch&, uint32_t flat_id);
   int live = 0, waiting = 0;
 };
