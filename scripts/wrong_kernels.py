@@ -46,9 +46,7 @@ DAMAGES: dict[str, Callable[[output_t], output_t]] = {
     "5 % of the elements zero": lambda output: output.masked_fill(_elements(output, 0.05), 0),
     "5 % of the elements doubled": lambda output: torch.where(_elements(output, 0.05), output * 2, output),
     "5 % of the elements negated": lambda output: torch.where(_elements(output, 0.05), -output, output),
-    "5 % of the elements off by the public tolerance": lambda output: torch.where(
-        _elements(output, 0.05), output + 0.1, output
-    ),
+    "5 % of the elements off by 0.1": lambda output: torch.where(_elements(output, 0.05), output + 0.1, output),
     "every 25th row zero": _every_25th_row_zero,
     "one element of each row zero": _one_element_per_row,
     "rows shifted by one": lambda output: output.view(-1, output.shape[-1]).roll(1, 0).view_as(output),

@@ -193,7 +193,10 @@ def test_reference_py_works_in_a_public_problem_folder_and_obeys_the_device_vari
     (tmp_path / "task.py").write_text(
         "from typing import TypeVar\ninput_t = TypeVar('input_t')\noutput_t = TypeVar('output_t')\n"
     )
-    program = "import reference as r; d = r.generate_input(1, 1, 64, 3); print(d[0].device, r.judge(d, r.ref_kernel(d))['strict']['ok'])"
+    program = (
+        "import reference as r; d = r.generate_input(1, 1, 64, 3);"
+        "print(d[0].device, r.judge(d, r.ref_kernel(d))['strict']['ok'])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env={"KERNELPROOF_DEVICE": "cpu"}, capture_output=True, text=True
     )

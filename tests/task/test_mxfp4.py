@@ -73,7 +73,8 @@ def test_every_number_below_the_block_maximum(exponent):
     top = exponent << 7 | 0x7F
     patterns = list(range(max(0, top - 0x200), top + 1))
     for first in range(0, len(patterns), 31):
-        block_bits = (patterns[first : first + 31] + [0] * 31)[:31] + [top | 0x8000]
+        numbers = patterns[first : first + 31]
+        block_bits = [*numbers, *[0] * (31 - len(numbers)), top | 0x8000]
         codes, scale = encode_block(block_bits)
         assert codes == [scalar_code(bits, scale) for bits in block_bits]
 
