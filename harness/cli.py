@@ -1,6 +1,7 @@
 """The command line: options to a Request, a Result to an exit code."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -39,16 +40,22 @@ class JsonWriter:
         self._path = path
 
     def started(self, result: Result) -> None:
-        write_result(result, self._path)
+        self._write(result)
 
     def progress(self, progress: Progress) -> None:
         pass
 
     def case_done(self, result: Result) -> None:
-        write_result(result, self._path)
+        self._write(result)
 
     def finished(self, result: Result) -> None:
-        write_result(result, self._path)
+        self._write(result)
+
+    def _write(self, result: Result) -> None:
+        try:
+            write_result(result, self._path)
+        except OSError as error:
+            raise UsageError(f"--json {self._path}: cannot be written: {error.strerror}") from None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -94,6 +101,9 @@ def main(argv: list[str]) -> int:
         return _report(str(error), Exit.USAGE)
     except KeyboardInterrupt:
         return _report("interrupted", Exit.INTERRUPTED)
+    except BrokenPipeError:  # who read our output has gone, as in `eval.py | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit fails once more
+        return int(Exit.INTERRUPTED)
 
 
 def _without_seed(argv: list[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from harness.errors import PolicyRefused
 from harness.result import Device
@@ -98,7 +98,7 @@ class Policy:
     """One set of rules."""
 
     name: str
-    statistic: str  # the figure that is scored: median or mean
+    statistic: Literal["median", "mean"]  # the figure that is scored
     cold: Cold
     hides_launch: bool  # queue a device-side sleep, so that host latency is not timed
     stop: StopRule
@@ -106,7 +106,7 @@ class Policy:
     first_case_warmup: StopRule | None  # once, on the first case, samples not counted
     # When contents are renewed and outputs checked while sampling: never, each (sample), or balanced (as often as makes
     # renewing and checking cost what sampling costs).
-    fresh: str = "never"
+    fresh: Literal["never", "each", "balanced"] = "never"
 
 
 def robust(mode: str, device: Device, budget_s: float | None = None) -> Policy:

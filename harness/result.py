@@ -5,14 +5,13 @@ A case's status decides which of its fields exist; a record that breaks the rule
 
 import json
 import math
-import os
-import tempfile
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from harness.errors import Exit, RecordError
+from harness.files import replace_file
 from harness.records import from_json, to_json
 
 SCHEMA_VERSION = 1
@@ -297,18 +296,14 @@ def _nest_timing(case: Any) -> Any:
     return {**{key: value for key, value in case.items() if key not in names}, "timing": timing}
 
 
+def result_text(result: Result) -> str:
+    """The Result as the text of a JSON file."""
+    return json.dumps(result_to_json(result), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def write_result(result: Result, path: Path) -> None:
     """Replace the file at `path` atomically: readers see the old Result or the new one, never a part."""
-    text = json.dumps(result_to_json(result), indent=1, ensure_ascii=False, allow_nan=False)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    replace_file(path, result_text(result))
 
 
 def read_result(path: Path) -> Result:

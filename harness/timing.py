@@ -9,7 +9,7 @@ kernels are waiting when the event fires.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -20,9 +20,9 @@ CALIBRATION_CYCLES = 2_000_000
 
 @dataclass(frozen=True)
 class Cold:
-    """How the caches are emptied before a timed call: `read` of `nbytes`, `randn`, or `none`."""
+    """How the caches are emptied before a timed call: by reading `nbytes`, by the official randn, or not at all."""
 
-    method: str
+    method: Literal["read", "randn", "none"]
     nbytes: int = 0
 
 

@@ -233,8 +233,10 @@ def _reply(channel: Channel, kind: str, fields: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Serve on the descriptor named on the command line; die with the referee."""
+    """Serve on the descriptor named on the command line; die with the referee, and before it if memory runs out."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
     fd = int(sys.argv[1])
     os.set_inheritable(fd, False)
     serve(Channel(socket.socket(fileno=fd)))
