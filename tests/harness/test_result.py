@@ -205,7 +205,7 @@ def test_files_are_replaced_whole(tmp_path, monkeypatch):
     path = tmp_path / "result.json"
     write_result(RESULT, path)
     assert read_result(path) == RESULT
-    monkeypatch.setattr(schema.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("harness.files.os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         write_result(replace(RESULT, mode="test"), path)
     assert read_result(path) == RESULT
