@@ -1,0 +1,108 @@
+"""The order of events around a timed call on a GPU, with a stand-in for torch.cuda that writes it down."""
+
+import json
+
+import pytest
+import torch
+
+from harness import memory, timing
+from harness.timing import Cold, GpuTimer, Sample
+
+
+class FakeCuda:
+    """Device time advances by sleeps and calls; an event keeps the device time at which it was recorded."""
+
+    def __init__(self):
+        self.log, self.device_ns, self.start_reached = [], 0, False
+        cuda = self
+
+        class Event:
+            def __init__(self, enable_timing):
+                assert enable_timing
+
+            def record(self):
+                cuda.log.append("record")
+                self.time_ns = cuda.device_ns
+
+            def query(self):
+                return cuda.start_reached
+
+            def elapsed_time(self, end):
+                return (end.time_ns - self.time_ns) / 1e6
+
+        self.Event = Event
+
+    def sleep(self, cycles):
+        self.log.append(f"sleep {cycles}")
+        self.device_ns += cycles // 2  # two cycles a nanosecond
+
+    def synchronize(self, device):
+        self.log.append("synchronize")
+
+    def call(self):
+        self.log.append("call")
+        self.device_ns += 1000
+        return "output"
+
+
+@pytest.fixture
+def cuda(monkeypatch) -> FakeCuda:
+    fake = FakeCuda()
+    monkeypatch.setattr(torch.cuda, "Event", fake.Event)
+    monkeypatch.setattr(torch.cuda, "_sleep", fake.sleep)
+    monkeypatch.setattr(torch.cuda, "synchronize", fake.synchronize)
+    monkeypatch.setattr(timing, "_evictor", lambda device, cold: lambda: fake.log.append("evict"))
+    return fake
+
+
+@pytest.fixture
+def timer(cuda) -> GpuTimer:
+    made = GpuTimer(torch.device("cpu"), Cold("none"))
+    cuda.log.clear()
+    return made
+
+
+def test_a_timed_call(cuda, timer):
+    sample, output = timer.time(cuda.call, sleep_ns=50_000)
+    assert cuda.log == ["synchronize", "evict", "sleep 100000", "record", "call", "record", "synchronize"]
+    assert (sample.elapsed_ns, sample.exposed, output) == (1000, False, "output")
+
+
+def test_without_a_sleep_nothing_is_hidden(cuda, timer):
+    cuda.start_reached = True
+    sample, _ = timer.time(cuda.call, sleep_ns=0)
+    assert cuda.log == ["synchronize", "evict", "record", "call", "record", "synchronize"]
+    assert sample.exposed
+
+
+def test_an_untimed_call_waits_for_the_device(cuda, timer):
+    _, output = timer.run(cuda.call)
+    assert cuda.log == ["synchronize", "call", "synchronize"]
+    assert output == "output"
+
+
+def test_what_a_submission_patches_later_is_not_used(cuda, timer, monkeypatch):
+    """Replaced names in torch.cuda do not reach callables that were bound before the submission was imported."""
+
+    def forged(*args, **kwargs):
+        raise AssertionError("a patched function was called")
+
+    for name in ("synchronize", "_sleep", "Event"):
+        monkeypatch.setattr(torch.cuda, name, forged)
+    for name in ("record", "query", "elapsed_time"):
+        monkeypatch.setattr(cuda.Event, name, forged)
+    monkeypatch.setattr("time.perf_counter_ns", forged)
+    assert timer.time(cuda.call, sleep_ns=10)[0].elapsed_ns == 1000
+
+
+def test_device_handles_travel_as_json(monkeypatch):
+    opened = []
+    monkeypatch.setattr(torch.UntypedStorage, "_share_cuda_", lambda self: (3, b"\x00\xff", 100, 0, b"/name", 7, b"", False))
+    monkeypatch.setattr(torch.UntypedStorage, "_new_shared_cuda", lambda *fields: opened.append(fields))
+    handle = json.loads(json.dumps(memory.export_device_storage(torch.UntypedStorage(1))))
+    memory.import_device_storage(handle, torch.device("cuda", 1))
+    assert opened == [(1, b"\x00\xff", 100, 0, b"/name", 7, b"", False)]
+
+
+def test_a_sample_is_what_the_protocol_says():
+    assert vars(Sample(1, 2, True)) == {"elapsed_ns": 1, "host_ns": 2, "exposed": True}
