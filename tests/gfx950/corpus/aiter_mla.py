@@ -88,7 +88,7 @@ def make_batch(lengths: tuple[int, ...], rng: torch.Generator, *, q_len: int = 1
 
 @dataclass(frozen=True)
 class Work:
-    """One MlaWorkInfo record; kv_* in tokens of the packed sequences at page size 1."""
+    """One MlaWorkInfo record; kv_* in tokens, counted through the whole pages of the sequences before."""
 
     batch: int
     partial_qo_loc: int  # first row of the partial outputs, or -1: unsplit, writes the final output
@@ -127,7 +127,7 @@ def plan(batch: Batch, num_splits: int, cus: int) -> Plan:
     """Equal splits of every sequence, dealt to `cus` compute units in runs as even as possible."""
     works: list[Work] = []
     reduce_indptr, final_map, partial_map = [0], [], []
-    starts = torch.tensor((0, *batch.lengths)).cumsum(0).tolist()
+    starts = (batch.kv_indptr * batch.page_size).tolist()
     rows = 0
     for b, length in enumerate(batch.lengths):
         parts = cut(length, num_splits)

@@ -21,6 +21,24 @@ class Assumption(IntFlag):
     LDS_DMA_LANES = auto()
     DPP_SHIFT_DIRECTION = auto()
 
+    @property
+    def fact(self) -> str:
+        return FACTS[self]
+
+
+FACTS = {
+    Assumption.FP8_TWO_RUNS: "8-bit operands of `v_mfma*_f8f6f4`: a lane holds two runs of 16 consecutive k",
+    Assumption.FP4_CONSECUTIVE: "4-bit operands: a lane holds 32 consecutive k",
+    Assumption.SCALE_LANE_GROUP: "the scale of k block g is in lane group g",
+    Assumption.SCALE_BYTE: "`op_sel`, `op_sel_hi` pick the byte of the scale register",
+    Assumption.ROWS_16: "16x16 results: lane l holds rows 4 (l / 16) + r of column l % 16",
+    Assumption.ROWS_32: "32x32 results: lane l holds rows 8 (r / 4) + 4 (l / 32) + r % 4 of column l % 32",
+    Assumption.TRANSPOSED_READ: "`ds_read_b64_tr_b8/b16` hand each lane a column",
+    Assumption.PERMLANE_SWAP: "`v_permlane16/32_swap` exchange odd rows of vdst with even rows of the source",
+    Assumption.LDS_DMA_LANES: "LDS-DMA: lane l writes at M0 + l times the size",
+    Assumption.DPP_SHIFT_DIRECTION: "DPP `row_shr`: a lane receives a lower lane's value",
+}
+
 
 @contextmanager
 def inverted(assumption: Assumption) -> Iterator[None]:
