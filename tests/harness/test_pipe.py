@@ -245,4 +245,4 @@ def test_a_problem_that_needs_a_gpu(run, flat, capfd):
     code, lines = run("test", "n: 3; seed: 1\n")
     assert code == 110
     assert "check" not in lines
-    assert "asks for a GPU (reference.py, line 7)" in capfd.readouterr().err
+    assert "asks for a GPU (reference.py, line 8)" in capfd.readouterr().err

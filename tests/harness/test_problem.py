@@ -104,7 +104,7 @@ def test_the_hooks_of_a_folder_are_used_and_have_defaults(folder):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_a_generator_that_hard_codes_cuda_is_refused_by_name_and_line(folder):
     problem = load_problem(PROBLEMS / "hard_cuda")
-    with pytest.raises(NeedsGpuError, match=r"hard_cuda: generate_input asks for a GPU \(reference.py, line 7\)") as caught:
+    with pytest.raises(NeedsGpuError, match=r"hard_cuda: generate_input asks for a GPU \(reference.py, line 8\)") as caught:
         problem.generate_input(problem.task.tests[0])
     assert caught.value.exit_code == Exit.DEVICE_ERROR
     for statement in ('torch.zeros(1, device="cuda")', "torch.cuda.synchronize()", "torch.cuda.current_device()"):
@@ -131,7 +131,7 @@ def test_a_case_that_the_generator_refuses_is_named():
     with pytest.raises(InputError, match=fault) as caught:
         problem.generate_input(Case.from_spec({"size": 4, "sed": 1}))
     assert caught.value.exit_code == Exit.BAD_CASES
-    with pytest.raises(InputError, match=r"`size: -4; seed: 1`.*reference.py, line 10"):
+    with pytest.raises(InputError, match=r"`size: -4; seed: 1`.*reference.py, line 11"):
         problem.generate_input(Case.from_spec({"size": -4, "seed": 1}))
 
 

@@ -81,7 +81,7 @@ def test_a_generator_that_hard_codes_cuda_is_one_clear_line(capfd):
     assert main(["--problem", str(PROBLEMS / "hard_cuda"), "--mode", "test"]) == 110
     error = capfd.readouterr().err
     assert error.count("\n") == 1
-    assert "generate_input asks for a GPU (reference.py, line 7) and this machine has none" in error
+    assert "generate_input asks for a GPU (reference.py, line 8) and this machine has none" in error
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import torch
+
 from task import input_t, output_t
 from utils import make_match_reference
 
