@@ -90,7 +90,9 @@ class InputBuffers:
             with torch.cuda.use_mem_pool(_lending_pool()):
                 return _Buffer(torch.UntypedStorage(nbytes, device=device), device, None)
         fd = memory.create_memfd("kernelproof-input", nbytes)
-        return _Buffer(memory.map_shared(fd, nbytes), device, fd)
+        storage = memory.map_shared(fd, nbytes)
+        memory.seal_writes(fd)  # a worker holds this descriptor while it maps
+        return _Buffer(storage, device, fd)
 
 
 @functools.cache

@@ -1,16 +1,28 @@
 """Memory that two processes see: memfd on the host, IPC handles of device memory."""
 
+import fcntl
 import mmap
 import os
 
 import torch
 
+F_SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; not in Python's fcntl
+
 
 def create_memfd(name: str, nbytes: int) -> int:
-    """A new anonymous memory file of `nbytes` (at least one page, so that it can be mapped)."""
-    fd = os.memfd_create(name)
+    """A new anonymous memory file of `nbytes` (at least one page, so that it can be mapped).
+
+    Its size is sealed: a process that shrank a file which another one reads would end that one with SIGBUS.
+    """
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, max(nbytes, mmap.PAGESIZE))
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
     return fd
+
+
+def seal_writes(fd: int) -> None:
+    """From now on nobody can write the file, however it is opened; only shared mappings made before still can."""
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_SEAL)
 
 
 def map_shared(fd: int, nbytes: int) -> torch.UntypedStorage:

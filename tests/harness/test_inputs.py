@@ -1,5 +1,7 @@
 """Inputs travel to a real worker and back unchanged, and the referee's copy is out of its reach."""
 
+import mmap
+import os
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from test_codec import same, values
 
+from harness import memory
 from harness.codec import compact
 from harness.inputs import InputBuffers
 from harness.process import Limits, WorkerProcess
@@ -62,6 +65,29 @@ def test_the_referee_never_sees_what_a_worker_writes(worker, buffers):
     for expected in (1.0, 2.0):  # the worker's own copy does change
         assert worker.take(worker.call("case")).unique().tolist() == [expected]
     assert buffers.value["value"].unique().tolist() == [0.0]
+
+
+def test_a_lent_descriptor_cannot_write(buffers):
+    """Whoever catches the descriptor of the inputs can neither write nor truncate nor map them writable."""
+    buffers.fill(lambda: torch.zeros(10_000))
+    _, (fd,) = buffers.lend()
+    for attempt in (fd, os.open(f"/proc/self/fd/{fd}", os.O_RDWR)):
+        with pytest.raises(PermissionError):
+            os.pwrite(attempt, b"x", 0)
+        with pytest.raises(PermissionError):
+            os.ftruncate(attempt, 0)
+        with pytest.raises(PermissionError):
+            mmap.mmap(attempt, 4096, mmap.MAP_SHARED)
+    os.close(attempt)
+    assert buffers.fill(lambda: torch.ones(10_000))  # the referee's own mapping still can
+    assert buffers.value.unique().tolist() == [1.0]
+
+
+def test_an_output_buffer_cannot_be_cut_short():
+    fd = memory.create_memfd("output", 10_000)
+    with pytest.raises(PermissionError):
+        os.ftruncate(fd, 0)
+    os.close(fd)
 
 
 def test_refreshed_contents_replace_what_a_worker_wrote(worker, buffers):
