@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -64,11 +65,12 @@ def _bca(values: np.ndarray) -> tuple[float, float]:
         from scipy.stats import bootstrap
     except ImportError:
         return math.nan, math.nan
+    seeded: dict[str, Any] = {"random_state": np.random.default_rng(SEED)}  # the name that old and new versions take
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SciPy announces the degenerate case, which the caller handles
         found = bootstrap(
             (values,), np.median, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method="BCa",
-            rng=np.random.default_rng(SEED), batch=max(1, 2_000_000 // values.size),
+            batch=max(1, 2_000_000 // values.size), **seeded,
         )  # fmt: skip
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
