@@ -11,6 +11,7 @@ import numpy as np
 
 from ..codeobject import Kernel, KernelArg
 from ..errors import BadArguments
+from ..limits import round_up
 from .buffers import AddressSpace, Buffer
 
 
@@ -47,7 +48,7 @@ def build_kernarg(kernel: Kernel, args: Sequence[Any] | RawKernarg, dispatch: Di
         raise BadArguments(
             kernel=kernel.demangled, problem=f"{len(args)} arguments given, {len(declared)} declared ({wanted or 'none'})"
         )
-    segment = np.zeros(max(kernel.kernarg_bytes, 8), np.uint8)
+    segment = np.zeros(round_up(kernel.kernarg_bytes + 1, 8), np.uint8)
     for position, (arg, value) in enumerate(zip(declared, args, strict=True)):
         _put(segment, arg, _encode(kernel, position, arg, value, space))
     for arg in kernel.args:
@@ -64,7 +65,8 @@ def _raw(kernel: Kernel, args: RawKernarg, space: AddressSpace) -> np.ndarray:
     if len(args.data) < kernel.kernarg_bytes:
         problem = f"the raw kernarg segment has {len(args.data)} bytes, the kernel reads {kernel.kernarg_bytes}"
         raise BadArguments(kernel=kernel.demangled, problem=problem)
-    segment = np.frombuffer(bytearray(args.data), np.uint8).copy()
+    segment = np.zeros(round_up(len(args.data) + 1, 8), np.uint8)
+    segment[: len(args.data)] = np.frombuffer(args.data, np.uint8)
     for offset, buffer in args.pointers.items():
         address = space.place_buffer(buffer, f"kernarg+{offset}")
         segment[offset : offset + 8] = np.frombuffer(address.to_bytes(8, "little"), np.uint8)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..codeobject import CodeObject, Kernel
+from .image import IMAGE_BASE
 from .program import Program
 
 # native/findings.hpp, FindingKind, in the same order.
@@ -71,6 +72,16 @@ class Translator:
     def __init__(self, code: CodeObject, kernel: Kernel, program: Program, buffers: Sequence[tuple[str, int, int]]) -> None:
         self._code, self._kernel, self._program = code, kernel, program
         self._buffers = buffers  # name, base address, bytes
+
+    def beyond_registers(self, executed: Sequence[int], vgprs: int, agprs: int) -> list[Finding]:
+        """Executed instructions that use v or a registers beyond those allocated: on hardware they belong to nobody."""
+        found = []
+        for index, (last_v, last_a) in enumerate(self._program.last_registers):
+            if executed[index] and (last_v >= vgprs or last_a >= agprs):
+                bad = last_v if last_v >= vgprs else AGPR_BASE + last_a
+                kind, nowhere = KINDS.index("register-range"), (ctypes.c_uint32 * 3)()
+                found.append(self(NativeFinding(kind, nowhere, -1, -1, index, -1, -1, -1, 0, bad, executed[index])))
+        return found
 
     def __call__(self, raw: NativeFinding) -> Finding:
         kind = KINDS[raw.kind]
@@ -173,13 +184,13 @@ class Translator:
         return f"the wave has spent its instructions: an endless loop around {self._site(raw.other_inst)}, or raise budget="
 
     def _bad_pc(self, raw: NativeFinding) -> str:
-        return f"jump to {raw.address:#x}, where no instruction of the code object starts"
+        return f"jump to {raw.address - IMAGE_BASE:#x}, where no instruction of the code object starts"
 
     def _trap(self, raw: NativeFinding) -> str:
         return f"trap {raw.detail}: the kernel stopped itself (an assertion or an unreachable place)"
 
     def _register_range(self, raw: NativeFinding) -> str:
-        return f"{register_name(raw.detail)} is beyond the registers the kernel allocated"
+        return f"{register_name(raw.detail)} is beyond the registers that the kernel's descriptor allocates"
 
     def _inactive_lane(self, raw: NativeFinding) -> str:
         taken = f"takes the value of lane {raw.detail}, which is switched off here: it gets 0"

@@ -15,6 +15,8 @@ from .buffers import AddressSpace
 from .executor import LaunchConfig
 from .image import IMAGE_BASE
 
+# What run times add to a work-item's scratch for calls whose depth the compiler does not know.
+DYNAMIC_STACK_BYTES = 16 * 1024
 PRELOAD_PROLOGUE_BYTES = 256  # code that loads the arguments where firmware cannot preload them; skipped
 
 
@@ -24,8 +26,8 @@ def initial_state(kernel: Kernel, dispatch: Dispatch, kernarg: np.ndarray, space
     config = LaunchConfig()
     config.grid[:], config.block[:] = dispatch.grid, dispatch.block
     config.lds_bytes = kernel.lds_bytes + dispatch.dynamic_lds_bytes
-    config.scratch_bytes = kernel.scratch_bytes
-    config.vgpr_count, config.agpr_count = 256, 256
+    config.scratch_bytes = kernel.scratch_bytes + (DYNAMIC_STACK_BYTES if d.uses_dynamic_stack else 0)
+    config.vgpr_count, config.agpr_count = allocated_registers(kernel)
     config.entry_pc = IMAGE_BASE + kernel.address + (PRELOAD_PROLOGUE_BYTES if d.kernarg_preload_dwords else 0)
     config.workitem_dims = d.workitem_id_dimensions
     config.mode_register = (
@@ -36,6 +38,12 @@ def initial_state(kernel: Kernel, dispatch: Dispatch, kernarg: np.ndarray, space
     return config
 
 
+def allocated_registers(kernel: Kernel) -> tuple[int, int]:
+    """v and a registers that a lane has: one file, in which a0 lies at accum_offset."""
+    d = kernel.descriptor
+    return min(d.vgpr_count, d.accum_offset), max(0, d.vgpr_count - d.accum_offset)
+
+
 def _set_sgprs(config: LaunchConfig, kernel: Kernel, dispatch: Dispatch, kernarg: np.ndarray, space: AddressSpace) -> None:
     """What the SGPRs hold at entry (AMDGPUUsage, "Initial Kernel Execution State")."""
     address = space.place(kernarg, "kernarg", False)
@@ -43,9 +51,7 @@ def _set_sgprs(config: LaunchConfig, kernel: Kernel, dispatch: Dispatch, kernarg
     values: dict[str, Sequence[int]] = {
         "kernarg_segment_ptr": _split64(address),
         "private_segment_size": [kernel.scratch_bytes],
-        "kernarg_preload": kernarg.view(np.uint32)[kernel.descriptor.kernarg_preload_offset_dwords :].tolist()
-        if kernarg.size % 4 == 0
-        else [],
+        "kernarg_preload": kernarg.view(np.uint32)[kernel.descriptor.kernarg_preload_offset_dwords :].tolist(),
     }
     if "dispatch_ptr" in placed:
         values["dispatch_ptr"] = _split64(space.place(_dispatch_packet(kernel, dispatch, address), "dispatch packet", False))

@@ -16,7 +16,7 @@ from .counters import Counters, count
 from .executor import NativeRun, execute
 from .findings import Finding, Translator
 from .image import load_image
-from .initial import initial_state
+from .initial import allocated_registers, initial_state
 from .program import Program, program_of
 from .schedule import Schedule
 
@@ -123,7 +123,8 @@ def _check(kernel: Kernel, dispatch: Dispatch, lds_fill: str) -> None:
 def _findings(code: CodeObject, kernel: Kernel, program: Program, space: AddressSpace, native: NativeRun) -> list[Finding]:
     buffers = [(name, base_address(k), data.size) for k, (data, name, _) in enumerate(space.entries)]
     translate = Translator(code, kernel, program, buffers)
-    return [translate(raw) for raw in native.findings]
+    found = [translate(raw) for raw in native.findings]
+    return found + translate.beyond_registers(native.executed, *allocated_registers(kernel))
 
 
 def _arrays(args: Sequence[Any] | RawKernarg) -> list[Any]:

@@ -8,9 +8,10 @@ import struct
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 from ..codeobject import CodeObject, Kernel
-from ..decode import Instruction, Operand, decode
+from ..decode import AGPR_BASE, Instruction, Kind, Operand, decode
 from ..flow import control_flow
 from ..hazards import find_hazards
 from .build import load_library
@@ -49,6 +50,11 @@ class Program:
         self._lock = threading.Lock()
         self.handle = create(records, len(self.instructions), ctypes.cast(table, ctypes.c_void_p), len(names))
 
+    @cached_property
+    def last_registers(self) -> list[tuple[int, int]]:
+        """For each instruction the highest v and the highest a register that it names, -1 for none."""
+        return [_last_registers(inst) for inst in self.instructions]
+
     def find_hazards(self, kernel: Kernel) -> None:
         """Tells the executor which pairs of this kernel's instructions lack wait states on some path."""
         with self._lock:
@@ -77,18 +83,27 @@ class Program:
         return [inst for k, inst in enumerate(self.instructions) if flags[k]]
 
 
+_programs: WeakKeyDictionary[CodeObject, Program] = WeakKeyDictionary()
+
+
 def program_of(code: CodeObject) -> Program:
-    """The program of a code object, made once and kept with it."""
-    cached = code.__dict__.get("_emulator_program")
-    if cached is None:
-        cached = code.__dict__["_emulator_program"] = Program(decode(code.code))
-    return cached
+    """The program of a code object, made once and kept as long as the code object lives."""
+    if code not in _programs:
+        _programs[code] = Program(decode(code.code))
+    return _programs[code]
 
 
 def kernel_unimplemented(code: CodeObject, kernel: Kernel) -> list[Instruction]:
     """Unimplemented instructions within one kernel's own code."""
     end = kernel.address + kernel.code_bytes
     return [inst for inst in program_of(code).unimplemented if kernel.address <= inst.address < end]
+
+
+def _last_registers(inst: Instruction) -> tuple[int, int]:
+    last = [operand.index + operand.words - 1 for operand in inst.operands if operand.kind == Kind.VGPR]
+    v = max((index for index in last if index < AGPR_BASE), default=-1)
+    a = max((index - AGPR_BASE for index in last if index >= AGPR_BASE), default=-1)
+    return v, a
 
 
 def _pack(inst: Instruction, names: dict[str, int], index: dict[int, int]) -> bytes:

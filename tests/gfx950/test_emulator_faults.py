@@ -227,3 +227,8 @@ def test_a_barrier_does_not_wait_for_lds_operations():
     kernarg = RawKernarg(bytes(16), {0: Buffer(out, "out"), 8: Buffer(DATA, "data")})
     run = launch(snippet(body, lds=512), grid=1, block=128, args=kernarg, strict=False)
     assert "lds-race" in [finding.kind for finding in run.findings]
+
+
+def test_registers_beyond_the_allocation():
+    found = findings("v_mov_b32 v8, 0\n v_mov_b32 v130, 0\n v_accvgpr_write_b32 a127, 0", DATA)
+    assert [(f.kind, "v130" in f.message) for f in found] == [("register-range", True)]

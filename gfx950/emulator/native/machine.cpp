@@ -4,10 +4,16 @@
 
 namespace emu {
 
+static void poison_vgprs(Wave& w, int first, int count) {
+  for (int r = first; r < first + count; r++)
+    for (int l = 0; l < kLanes; l++) w.v[r][l] = kPoisonValue, w.shadow[r][l] = ~0u;
+}
+
 Wave::Wave() : storage(new uint32_t[2 * kVgprs * kLanes + kLanes]) {
   auto at = (reinterpret_cast<uintptr_t>(storage.get()) + 63) & ~uintptr_t(63);
   v = reinterpret_cast<Lanes*>(at);
   shadow = v + kVgprs;
+  poison_vgprs(*this, 0, kVgprs);
 }
 
 // Work-item ids come packed in v0: x in bits 9:0, y in 19:10, z in 29:20.
@@ -35,10 +41,6 @@ static void set_sgprs(Wave& w, const LaunchConfig& config) {
   for (int k : {102, 103, 104, 105, kExec, kExec + 1}) w.sshadow[k] = 0;  // FLAT_SCRATCH, XNACK_MASK, EXEC
 }
 
-static void poison_vgprs(Wave& w, int first, int count) {
-  for (int r = first; r < first + count; r++)
-    for (int l = 0; l < kLanes; l++) w.v[r][l] = kPoisonValue, w.shadow[r][l] = ~0u;
-}
 
 void Wave::reset(Launch& l, Workgroup& g, int index) {
   launch = &l, group = &g, id = index;
