@@ -23,7 +23,7 @@ class Defences:
     closed_descriptors: bool = _on("the worker inherits one socket and nothing else: no result pipe, no file of the referee")
     no_peeking: bool = _on("the worker cannot see, trace, signal or open the memory and descriptors of other processes")
     no_network: bool = _on("the worker has no network, not even the machine's own loopback")
-    read_only_files: bool = _on("the file system is read-only, apart from the worker's own scratch folder, which is thrown away")
+    read_only_files: bool = _on("the file system is read-only, apart from a scratch folder that is thrown away")
     limits: bool = _on("memory, processes, CPU time, files and kept output are bounded")
     reaped: bool = _on("everything that a worker started ends with it")
     # contents and outputs
@@ -34,7 +34,7 @@ class Defences:
     copied_at_return: bool = _on("the output's bytes are copied as the call returns, inside the timed region")
     poisoned_memory: bool = _on("memory of outputs that were taken, and memory newly handed out, is filled with NaN")
     strict_verdict: bool = _on("each row is held against fp64 oracles within the noise of honest arithmetic")
-    hard_values: bool = _on("large logits, one-hot and constant rows, outliers and ragged lengths are among the judged contents")
+    hard_values: bool = _on("large logits, one-hot and constant rows, outliers and ragged lengths are judged too")
     one_code_path: bool = _on("a scored call looks like any other: random call counts, the same frames, no mode to detect")
     # time
     synchronized_device: bool = _on("the clock stops when the whole device is idle, whatever queue the work went to")
