@@ -20,6 +20,9 @@ BY_NAME = {case.name: case for case in CASES}
 NEAR_ONE = 0.3  # relative L2; a right kernel is below 1e-5
 
 
+PAIRS = [(assumption, name) for assumption, names in PINNED_BY.items() for name in names]
+
+
 @cache
 def prepared(name: str) -> Prepared:
     return prepare_triton(BY_NAME[name])
@@ -34,8 +37,10 @@ def test_every_assumption_is_pinned() -> None:
     assert set(PINNED_BY) == set(Assumption)
 
 
-@pytest.mark.parametrize(("assumption", "name"), [(a, name) for a, names in PINNED_BY.items() for name in names])
+@pytest.mark.parametrize(("assumption", "name"), PAIRS, ids=[f"{a.name}-{n}" for a, n in PAIRS])
 def test_inverted_assumption_breaks_the_kernel(assumption: Assumption, name: str) -> None:
+    if not assumption.concerns(prepared(name).code):
+        pytest.skip(f"this Triton compiles {name} without what the fact is about")
     assert worst_error(prepared(name)) < 1e-5
     with inverted(assumption):
         assert worst_error(prepare_triton(BY_NAME[name])) > NEAR_ONE

@@ -1,9 +1,11 @@
 """The layout facts of native/arith/assumptions.hpp, and a way to invert one of them for a while."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntFlag, auto
 
+from gfx950 import CodeObject
 from gfx950.emulator.build import load_library
 
 
@@ -25,7 +27,23 @@ class Assumption(IntFlag):
     def fact(self) -> str:
         return FACTS[self]
 
+    def concerns(self, code: CodeObject) -> bool:
+        """Whether the code has an instruction that the fact is about; another compiler version may do without."""
+        return any(re.search(INSTRUCTIONS[self], line.text) for line in code.code)
 
+
+INSTRUCTIONS = {
+    Assumption.FP8_TWO_RUNS: "f8f6f4",
+    Assumption.FP4_CONSECUTIVE: "f8f6f4",
+    Assumption.SCALE_LANE_GROUP: "v_mfma_scale",
+    Assumption.SCALE_BYTE: "v_mfma_scale",
+    Assumption.ROWS_16: "v_mfma.*_16x16x",
+    Assumption.ROWS_32: "v_mfma.*_32x32x",
+    Assumption.TRANSPOSED_READ: "ds_read_b64_tr",
+    Assumption.PERMLANE_SWAP: "v_permlane.*_swap",
+    Assumption.LDS_DMA_LANES: r"^buffer_load.* lds\b|^global_load_lds",
+    Assumption.DPP_SHIFT_DIRECTION: "row_shr",
+}
 FACTS = {
     Assumption.FP8_TWO_RUNS: "8-bit operands of `v_mfma*_f8f6f4`: a lane holds two runs of 16 consecutive k",
     Assumption.FP4_CONSECUTIVE: "4-bit operands: a lane holds 32 consecutive k",

@@ -58,7 +58,7 @@ def atomics(x_ptr, bin_ptr, sum_ptr, count_ptr, max_ptr, bits_ptr, last_ptr, n, 
     tl.atomic_add(count_ptr + where, 1, mask=mask)
     tl.atomic_max(max_ptr + where, x, mask=mask)
     tl.atomic_or(bits_ptr + where, 1 << (at % 32), mask=mask)
-    tl.atomic_xchg(last_ptr + at, where + 100, mask=mask)
+    tl.atomic_cas(last_ptr + at, at % 2, where + 100)
 
 
 @triton.jit
@@ -195,6 +195,8 @@ def atomics_problem(rng: torch.Generator) -> Problem:
     where = torch.randint(0, bins, (n,), generator=rng, dtype=torch.int32)
     at = where.long()
     bit = (1 << (torch.arange(n) % 32)).to(torch.int32)
+    padded = triton.cdiv(n, block) * block
+    padded_bins = torch.cat([at, torch.zeros(padded - n, dtype=torch.int64)])
     mask = torch.zeros(bins, dtype=torch.int32)
     for b, i in zip(bit, at, strict=True):
         mask[i] |= b
@@ -203,11 +205,11 @@ def atomics_problem(rng: torch.Generator) -> Problem:
         "count_ptr": at.bincount(minlength=bins),
         "max_ptr": torch.full((bins,), -1e30).scatter_reduce(0, at, x, "amax"),
         "bits_ptr": mask,
-        "last_ptr": where + 100,
+        "last_ptr": torch.where(torch.arange(padded) % 2 == 0, padded_bins + 100, 0),  # zeros: only even ones match
     }
     arguments = {"x_ptr": x, "bin_ptr": where, "sum_ptr": torch.zeros(bins), "max_ptr": torch.full((bins,), -1e30), "n": n,
                  **{name: torch.zeros(size, dtype=torch.int32) for name, size in
-                    [("count_ptr", bins), ("bits_ptr", bins), ("last_ptr", n)]}}  # fmt: skip
+                    [("count_ptr", bins), ("bits_ptr", bins), ("last_ptr", padded)]}}  # fmt: skip
     return Problem(arguments, {k: Expected(v) for k, v in expected.items()}, (triton.cdiv(n, block), 1, 1))
 
 
@@ -346,7 +348,7 @@ CASES = [
     Case("sort-int32", sort, sort_problem(4, 128, False, INT32), {"M": 4, "N": 128, "DESCENDING": False}, 4, pins="lane swaps"),
     Case("sort-fp32", sort, sort_problem(8, 64, True, FP32), {"M": 8, "N": 64, "DESCENDING": True}, 1, pins="lane swaps",
          slow=True),
-    Case("atomics", atomics, atomics_problem, {"BLOCK": 256}, 4, pins="buffer atomics: add, max, or, swap"),
+    Case("atomics", atomics, atomics_problem, {"BLOCK": 256}, 4, pins="atomics: add, max, or, compare and swap"),
     Case("ticket-sum", ticket_sum, ticket_problem, {"BLOCK": 256, "PROGRAMS": 8}, 4, pins="last-arriver protocol"),
     Case("collatz", collatz, collatz_problem, {"BLOCK": 128}, 2, pins="loops with run-time exit, LDS broadcast", slow=True),
     Case("integer-int32", integer_mix, integer_problem(INT32), {"N": 256}, 4, pins="integer division, carries", slow=True),
