@@ -17,5 +17,5 @@ def test_references_agree_with_the_interpreter() -> None:
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(results) > 90
+    assert len(results) > 50
     assert [r for r in results if r["wrong"]] == []
