@@ -326,9 +326,9 @@ class NoiseBound(NamedTuple):
 
 # BEGIN GENERATED BOUNDS by scripts/strict_bounds.py from measured noise; docs/strict-bounds.md explains
 STRICT_BOUNDS = {
-    "bf16": NoiseBound(rel_l2=0.0074, cosine=0.999981, element_rms=0.01, element_max=0.02),
-    "fp8": NoiseBound(rel_l2=0.078, cosine=0.9971, element_rms=0.08, element_max=0.3),
-    "mxfp4": NoiseBound(rel_l2=0.078, cosine=0.9971, element_rms=0.08, element_max=0.3),
+    "bf16": NoiseBound(rel_l2=0.0074, cosine=0.999981, element_rms=0.0059, element_max=0.025),
+    "fp8": NoiseBound(rel_l2=0.078, cosine=0.9971, element_rms=0.052, element_max=0.32),
+    "mxfp4": NoiseBound(rel_l2=0.078, cosine=0.9971, element_rms=0.052, element_max=0.32),
 }
 # END GENERATED BOUNDS
 
