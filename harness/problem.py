@@ -106,10 +106,12 @@ class Problem:
 
 
 def load_problem(directory: Path) -> Problem:
-    """The problem in a folder with a task.yml.
+    """The problem in a folder with a task.yml; the path of that file names it too.
 
     Raises TaskFileError (task.yml malformed), NeedsGpuError, or ProblemError (a file missing, reference.py broken).
     """
+    if directory.name == "task.yml":
+        directory = directory.parent
     if not (directory / "task.yml").is_file():
         raise ProblemError(f"{directory}: {'no task.yml in this folder' if directory.is_dir() else 'no such folder'}; "
                            "a problem is a folder with a task.yml")  # fmt: skip

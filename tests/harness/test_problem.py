@@ -165,6 +165,10 @@ def test_a_reference_that_cannot_be_used(folder, code, fault):
     assert "\n" not in str(caught.value)
 
 
+def test_the_path_of_task_yml_names_its_folder():
+    assert load_problem(PROBLEMS / "vectoradd" / "task.yml").directory == PROBLEMS / "vectoradd"
+
+
 def test_a_folder_that_is_none(tmp_path):
     with pytest.raises(ProblemError, match="no such folder"):
         load_problem(tmp_path / "nowhere")
