@@ -8,7 +8,7 @@ must agree to fp32 rounding.
 from __future__ import annotations
 
 import pytest
-from corpus import aiter_mla, wheels
+from corpus import aiter_mla, aiter_others, aiter_wheel, wheels
 from corpus.aiter_cases import BY_NAME, CASES, LOCKSTEP, ObjectCase, error, relative_l2, run_case
 
 from gfx950.emulator import CONJUNCTION, Run, Schedule
@@ -22,7 +22,7 @@ LOADS_OF_P = ("ds_read_b64 v[88:89]", "ds_read_b64 v[90:91]")
 @pytest.fixture(scope="module", autouse=True)
 def code_objects(toolchain: None) -> None:
     try:
-        aiter_mla.code_objects()
+        aiter_wheel.wheel()
     except wheels.Unreachable as reason:
         pytest.skip(str(reason))
 
@@ -84,3 +84,10 @@ def test_four_token_object_leaves_the_kv_scale_out_of_its_output() -> None:
     work = case.batch((200, 77))
     _, out = run_case(case, work, schedule=LOCKSTEP.without_latency())
     assert relative_l2(out, aiter_mla.oracle(work, causal=True)) == pytest.approx(1 - 1 / float(work.kv_scale), abs=0.02)
+
+
+@pytest.mark.parametrize("case", aiter_others.CASES, ids=lambda case: case.path)
+def test_other_production_kernels(case: aiter_others.OtherCase) -> None:
+    verdict = case.make().verify()
+    assert verdict.failures == [], str(verdict)
+    assert {finding.kind for finding in verdict.findings} <= case.findings, str(verdict)

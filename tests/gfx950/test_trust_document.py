@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from corpus import aiter_mla, flydsl_problems, wheels
+from corpus import aiter_wheel, flydsl_problems, wheels
 
 triton = pytest.importorskip("triton")
 
@@ -22,7 +22,7 @@ def test_tables_are_current(toolchain: None) -> None:
         pytest.skip(f"the tables were made with another Triton than {triton.__version__}, which compiles other code")
     try:
         flydsl_problems.code_objects()
-        aiter_mla.code_objects()
+        aiter_wheel.wheel()
     except wheels.Unreachable as reason:
         pytest.skip(str(reason))
     done = subprocess.run([sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, timeout=1200)

@@ -5,30 +5,21 @@ persistent ones read a work list, which this module builds from the documented l
 """
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 
-from gfx950 import CodeObject, Kernel
+from gfx950 import Kernel
 from gfx950.emulator import Buffer, Run, launch
 
-from . import wheels
+from . import aiter_wheel
+from .aiter_wheel import THREADS, read_only
 
-REQUIREMENT = "amd-aiter==0.1.7.post2.dev18"
-PREFIX = "aiter_meta/hsa/gfx950/mla/"
 HEADS, LATENT, HEAD_DIM = 16, 512, 576
 TILE = 64  # tokens per KV tile of the a8w8 kernels with 16 heads
 FP8 = torch.float8_e4m3fn
-THREADS = 256
 UNWRITTEN = -7.0
-
-
-@cache
-def code_objects() -> dict[str, bytes]:
-    """name -> bytes of every gfx950 MLA code object. Raises wheels.Unreachable."""
-    return wheels.members(wheels.fetch(REQUIREMENT), PREFIX)
 
 
 @dataclass(frozen=True)
@@ -213,11 +204,7 @@ def arguments(kernel: Kernel, batch: Batch, outputs: Outputs, steering: Buffer, 
         240: Buffer(outputs.final, "final"), 256: read_only(batch.q_scale, "q_scale"),
         272: read_only(batch.kv_scale, "kv_scale"), 288: kv_split,
     }  # fmt: skip
-    return [slots.get(arg.offset, 0) for arg in kernel.args]
-
-
-def read_only(tensor: torch.Tensor, name: str) -> Buffer:
-    return Buffer(tensor, name, writable=False)
+    return aiter_wheel.arguments(kernel, slots)
 
 
 def persistent_steering(made: Plan) -> Buffer:
@@ -241,7 +228,7 @@ def run_split(name: str, batch: Batch, num_splits: int, **options: Any) -> tuple
 
 
 def _launch(name: str, batch: Batch, outputs: Outputs, steering: Buffer, kv_split: int, **options: Any) -> tuple[Run, Outputs]:
-    code = CodeObject.load(code_objects()[f"{name}.co"], name=f"{name}.co")
+    code = aiter_wheel.code_object(f"mla/{name}.co")
     args = arguments(code.kernel(), batch, outputs, steering, kv_split)
     return launch(code, block=THREADS, args=args, strict=False, **options), outputs
 

@@ -35,12 +35,6 @@ def fetch(requirement: str) -> Path:
     return found[0]
 
 
-def members(wheel: Path, prefix: str) -> dict[str, bytes]:
-    """The files of a wheel under `prefix`, by their last name."""
-    with zipfile.ZipFile(wheel) as archive:
-        return {Path(name).name: archive.read(name) for name in archive.namelist() if name.startswith(prefix)}
-
-
 def unpacked(wheel: Path) -> Path:
     """The wheel's content as a folder that can stand in PYTHONPATH, unpacked once."""
     folder = wheel.with_suffix("")
