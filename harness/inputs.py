@@ -70,6 +70,8 @@ class InputBuffers:
             buffer.copy_(storages[index])
             if storages[index].device.type == "cpu":
                 storages[index] = buffer
+        if any(storage.device.type == "cuda" for storage in storages):
+            torch.cuda.synchronize()  # another process reads these buffers next: queue order does not reach it
         self._tree, self.value = encoded.tree, decode(encoded.tree, storages)
         return same
 

@@ -38,6 +38,13 @@ def test_honest_submission(tmp_path, mode):
     assert not any("shared between processes" in warning for warning in result.warnings)
 
 
+def test_large_inputs_are_complete_when_the_worker_reads_them(tmp_path):
+    """Fresh contents of a gigabyte are still being copied when the referee goes on, unless it waits for its device."""
+    case = "size: 268435456; seed: 1; act: honest"
+    code, result = run(tmp_path, "--mode", "leaderboard", "--cases", case, "--budget-s", "1")
+    assert code == 0, result.cases[0].message
+
+
 @pytest.mark.parametrize("mode", ["benchmark", "leaderboard"])
 def test_copies_where_memory_cannot_be_shared(tmp_path, monkeypatch, mode):
     monkeypatch.setattr(referee, "_shares_device_memory", lambda session, device: False)

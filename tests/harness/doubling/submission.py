@@ -73,7 +73,7 @@ ACTS = {
     "numpy": lambda x: np.zeros(len(x), dtype=np.float32),
     "cycle": cycle,
     "lazy": lambda x: (x * 2).as_subclass(Lazy),
-    "oom": lambda x: torch.empty(1 << 46, dtype=torch.uint8),
+    "oom": lambda x: torch.empty(1 << 46, dtype=torch.uint8, device=x.device),
     "memory_error": lambda x: bytearray(1 << 46),
     "device_fault": lambda x: (_ for _ in ()).throw(RuntimeError("CUDA error: an illegal memory access was encountered")),
     "chatters": chatter,
