@@ -1,5 +1,6 @@
 """`eval.py MODE CASEFILE` as a runner starts it: the flat folder, the pipe, the seed, the exit codes."""
 
+import math
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from harness.policies import ErrorSmall, Policy
 from harness.timing import Cold
 from popcorn.cases import combine_seed
 from popcorn.pipe import parse_lines
+from popcorn.taskfile import load_task_file
 
 ROOT = Path(__file__).parents[2]
 PROBLEMS = ROOT / "tests" / "support" / "problems"
@@ -177,6 +179,17 @@ def test_a_submission_that_cannot_be_loaded_fails_its_first_case(run, flat, capf
     assert (code, lines["test-count"], lines["test.0.status"], lines["check"]) == (112, "1", "fail", "fail")
     assert error in lines["test.0.error"]
     assert error in capfd.readouterr().err
+
+
+def test_a_whole_ranked_run_as_a_runner_makes_it(run):
+    """test, benchmark, leaderboard, each with the cases of task.yml; the score is what a server makes of the last."""
+    task = load_task_file(PROBLEMS / "vectoradd" / "task.yml")
+    for mode in ("test", "benchmark", "leaderboard"):
+        code, lines = run(mode, "".join(f"{case.text}\n" for case in task.cases(mode)), seed=99)
+        assert (code, lines["check"]) == (0, "pass")
+    means_s = [float(lines[f"benchmark.{index}.mean"]) / 1e9 for index in range(int(lines["benchmark-count"]))]
+    assert len(means_s) == 3
+    assert 0 < math.prod(means_s) ** (1 / 3) < 1
 
 
 def test_profile_mode_reports_and_leaves_the_trace_where_runners_look(run, flat):
