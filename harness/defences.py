@@ -36,6 +36,7 @@ class Defences:
     strict_verdict: bool = _on("each row is held against fp64 oracles within the noise of honest arithmetic")
     hard_values: bool = _on("large logits, one-hot and constant rows, outliers and ragged lengths are judged too")
     one_code_path: bool = _on("a scored call looks like any other: random call counts, the same frames, no mode to detect")
+    quiet_worker: bool = _on("between calls the worker is at rest: processor time spent outside the call is accounted for")
     # time
     synchronized_device: bool = _on("the clock stops when the whole device is idle, whatever queue the work went to")
     verified_timer: bool = _on("what the worker's timer is made of is taken before the import and verified after every call")
