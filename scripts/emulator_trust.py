@@ -20,7 +20,7 @@ BLOCK = re.compile(r"(<!-- trust: (\w+) -->\n)(.*?)(<!-- /trust -->)", re.S)
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gfx950")]
 
 import triton  # noqa: E402
-from corpus import aiter_cases, aiter_wheel, flydsl_problems  # noqa: E402
+from corpus import aiter_cases, aiter_others, aiter_wheel, flydsl_problems  # noqa: E402
 from corpus.assumptions import PINNED_BY, Assumption, inverted  # noqa: E402
 from corpus.running import Prepared, prepare_flydsl, prepare_triton  # noqa: E402
 from corpus.triton_cases import CASES, FAMILIES  # noqa: E402

@@ -8,6 +8,9 @@ must agree to fp32 rounding.
 from __future__ import annotations
 
 import pytest
+
+pytest.importorskip("triton")
+
 from corpus import aiter_mla, aiter_others, aiter_wheel, wheels
 from corpus.aiter_cases import BY_NAME, CASES, LOCKSTEP, ObjectCase, error, relative_l2, run_case
 
