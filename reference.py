@@ -29,8 +29,6 @@ DISTRIBUTIONS = ("normal", "large", "onehot", "constant", "outlier")
 
 OFFICIAL_TOLERANCE = 0.1  # rtol and atol of the check that the leaderboard ran
 OFFICIAL_MISMATCH_RATIO = 0.05  # ... which, when that fails, still passes this share of mismatching elements
-
-BATCH_KV_ROWS = 1 << 14  # as fp64 75 MB, beside a few times as much in temporaries
 DEVICE = os.environ.get("KERNELPROOF_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -240,8 +238,10 @@ class Batch(NamedTuple):
     kv_rows: slice
 
 
-def batches(data: input_t, max_kv_rows: int) -> Iterator[Batch]:
+def batches(data: input_t, max_kv_rows: int | None = None) -> Iterator[Batch]:
     """The sequences of `data` in order, in batches of at most `max_kv_rows` KV rows (a longer one is a batch of its own)."""
+    if max_kv_rows is None:
+        max_kv_rows = 1 << (14 if data[0].device.type == "cpu" else 17)  # 75 MB or 600 MB as fp64
     qo, kv = data[2].tolist(), data[3].tolist()
     lengths = [(q_end - q_begin, end - begin) for q_begin, q_end, begin, end in zip(qo, qo[1:], kv, kv[1:], strict=False)]
     first = 0
@@ -266,7 +266,7 @@ def ref_kernel(data: input_t) -> output_t:
     q_codes = fp8_cast(q / q_scale, kv_fp8.dtype)
     logit_scale = config["sm_scale"] * q_scale.float() * kv_scale
     output = torch.empty((*q.shape[:2], config["v_head_dim"]), dtype=torch.bfloat16, device=q.device)
-    for count, q_rows, kv_rows in batches(data, max_kv_rows=BATCH_KV_ROWS):
+    for count, q_rows, kv_rows in batches(data):
         codes = kv_fp8[kv_rows].float().view(count, -1, QK_HEAD_DIM)
         queries = (q_codes[q_rows].float() * logit_scale).view(count, -1, QK_HEAD_DIM)
         rows = torch.bmm(probabilities(queries, codes, 1.0), codes[..., :V_HEAD_DIM]) * kv_scale
@@ -427,7 +427,7 @@ def judge_rows(data: input_t, output: output_t) -> tuple[RowErrors, RowErrors]:
     The oracle nearest to the longest sequence is tried first; batches in which it leaves a row failing are compared with all.
     The first batch in which a row fails even so settles the verdict, so later ones keep the distances from the first oracle.
     """
-    oracles, parts = Oracles(data), list(batches(data, BATCH_KV_ROWS))
+    oracles, parts = Oracles(data), list(batches(data))
     longest = max(batches(data, max_kv_rows=0), key=lambda batch: batch.kv_rows.stop - batch.kv_rows.start)
 
     def rows(batch: Batch) -> torch.Tensor:

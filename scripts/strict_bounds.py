@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import torch
 
 from reference import (
-    BATCH_KV_ROWS,
     DISTRIBUTIONS,
     FORMATS,
     ORACLES,
@@ -63,10 +62,7 @@ Measured = dict[tuple[str, str, str], Noise]  # (KV format, kernel, distribution
 def own_errors(kernel: HonestKernel, data: input_t, output: output_t) -> RowErrors:
     """Distances [rows] of an output from the oracle of what `kernel` reads."""
     oracles, index = Oracles(data), ORACLES.index((kernel.kv_format, kernel.q_format))
-    parts = [
-        oracles.errors(output[batch.q_rows].double().reshape(-1, V_HEAD_DIM), batch, index)
-        for batch in batches(data, BATCH_KV_ROWS)
-    ]
+    parts = [oracles.errors(output[batch.q_rows].double().reshape(-1, V_HEAD_DIM), batch, index) for batch in batches(data)]
     return RowErrors(*(torch.cat(field) for field in zip(*parts, strict=True)))
 
 

@@ -91,7 +91,7 @@ def _other_values(kernel: HonestKernel, data: input_t) -> output_t:
     """V read as mxfp4 beside the kernel's K; by a kernel of mxfp4, as bf16."""
     other = "bf16" if kernel.kv_format == "mxfp4" else "mxfp4"
     oracles, output = Oracles(data), torch.empty_like(kernel(data))
-    for batch in batches(data, max_kv_rows=1 << 14):
+    for batch in batches(data):
         q = oracles.queries[Q_FORMATS.index(kernel.q_format), batch.q_rows].view(batch.count, -1, QK_HEAD_DIM)
         keys = oracles.kv(kernel.kv_format, batch.kv_rows).view(batch.count, -1, QK_HEAD_DIM)
         values = oracles.kv(other, batch.kv_rows).view_as(keys)
