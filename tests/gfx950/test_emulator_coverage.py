@@ -12,7 +12,7 @@ NOT_EMULATED = {
         "s_store_", "s_buffer_store_", "s_scratch_", "s_atomic_", "s_buffer_atomic_", "s_atc_probe", "s_dcache_discard",
     ),
     "typed buffer formats: graphics": ("buffer_load_format_", "buffer_store_format_", "tbuffer_"),
-    "trap handler and debugger": ("s_rfe_", "s_cbranch_g_fork", "s_cbranch_i_fork", "s_cbranch_join", "s_setvskip"),
+    "trap handler and debugger": ("s_rfe_", "s_cbranch_g_fork", "s_cbranch_i_fork", "s_cbranch_join"),
     "global wave sync and ordered append": ("ds_gws_", "ds_ordered_count"),
     "half of v_mfma_scale_*, which is decoded as a whole": ("v_mfma_ld_scale_b32",),
     "graphics": ("v_screen_partition_4se_b32", "v_interp_", "exp"),

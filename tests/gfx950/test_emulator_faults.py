@@ -63,7 +63,7 @@ FAULTS = {
     "trap": ("s_trap 2", "trap"),
     "jump into nowhere": ("s_mov_b64 s[20:21], 64\n s_setpc_b64 s[20:21]", "bad-pc"),
     "endless loop": ("again:\n s_branch again", "runaway"),
-    "not emulated": ("s_setvskip s4, s5", "unimplemented"),
+    "not emulated": ("s_rfe_b64 s[4:5]", "unimplemented"),
     "hazard": ("v_cmp_eq_u32 vcc, v0, v0\n v_cndmask_b32 v8, 0, 1, vcc", "hazard"),
 }
 
@@ -89,8 +89,8 @@ def test_a_strict_launch_raises_the_first_finding_with_both_sites():
 
 
 def test_an_unimplemented_opcode_names_itself():
-    with pytest.raises(UnimplementedOpcode, match=r"s_setvskip.*at 0x"):
-        lanes("v_mov_b32 v8, 0\n s_setvskip s4, s5")
+    with pytest.raises(UnimplementedOpcode, match=r"s_rfe_b64.*at 0x"):
+        lanes("v_mov_b32 v8, 0\n s_rfe_b64 s[4:5]")
 
 
 def test_out_of_bounds_names_buffer_lane_and_address():

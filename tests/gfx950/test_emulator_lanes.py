@@ -159,6 +159,21 @@ def test_relative_vgpr_indexing():
     assert got[0].tolist() == [3, 1, 2]
 
 
+def test_vskip_skips_vector_instructions():
+    body = """
+      v_mov_b32 v8, 1
+      v_mov_b32 v9, 1
+      s_mov_b32 s20, 0x20
+      s_setvskip s20, 5
+      v_mov_b32 v8, 2
+      ds_write_b32 v77, v77
+      s_mov_b32 s21, 3
+      s_setvskip s20, 4
+      v_mov_b32 v9, s21
+    """
+    assert lanes(body, words=2)[0].tolist() == [1, 3]
+
+
 def test_gpr_index_can_change_while_on():
     body = """
       v_mov_b32 v20, 1

@@ -110,6 +110,12 @@ void gpr_index_on(Wave& w, const Inst& i) {
   write_sgpr(w, kM0, 1, {m0, 0});
   set_index_on(w, true);
 }
+// VSKIP = bit S1 of S0.
+void setvskip(Wave& w, const Inst& i) {
+  uint64_t value = need(w, read_scalar(w, i, 0, 1)), bit = need(w, read_scalar(w, i, 1, 1)) & 31;
+  constexpr uint32_t kVskip = 1u << 28;
+  set_mode(w, (w.mode_register & ~kVskip) | (value >> bit & 1 ? kVskip : 0));
+}
 void gpr_index_off(Wave& w, const Inst&) { set_index_on(w, false); }
 void gpr_index_index(Wave& w, const Inst& i) {
   uint32_t index = uint32_t(need(w, read_scalar(w, i, 0, 1))) & 255;
@@ -134,7 +140,7 @@ const std::unordered_map<std::string, Handler> kHandlers = {
     {"s_endpgm", endpgm}, {"s_endpgm_saved", endpgm}, {"s_endpgm_ordered_ps_done", endpgm},
     {"s_getreg_b32", getreg}, {"s_setreg_b32", setreg}, {"s_setreg_imm32_b32", setreg},
     {"s_set_gpr_idx_on", gpr_index_on}, {"s_set_gpr_idx_off", gpr_index_off}, {"s_set_gpr_idx_idx", gpr_index_index},
-    {"s_set_gpr_idx_mode", gpr_index_mode},
+    {"s_set_gpr_idx_mode", gpr_index_mode}, {"s_setvskip", setvskip},
 };
 
 }  // namespace

@@ -78,7 +78,7 @@ void Workgroup::reset(Launch& l, uint32_t flat) {
   inactive_shuffle = {};
 }
 
-// MODE: 3:0 rounding, 7:4 denormals, 8 dx10_clamp, 9 ieee, 23 fp16_ovfl, 27 gpr_idx_en (CDNA3 ISA, "MODE register").
+// MODE: 3:0 rounding, 7:4 denormals, 8 dx10_clamp, 9 ieee, 23 fp16_ovfl, 27 gpr_idx_en, 28 vskip (CDNA3 ISA, "MODE register").
 void set_mode(Wave& w, uint32_t m) {
   w.mode_register = m;
   w.mode.round32 = m & 3;
@@ -89,6 +89,7 @@ void set_mode(Wave& w, uint32_t m) {
   w.mode.ieee = m >> 9 & 1;
   w.mode.fp16_overflow = m >> 23 & 1;
   w.gpr_index_on = m >> 27 & 1;
+  w.vskip = m >> 28 & 1;
 }
 
 static bool is_poison(FindingKind kind) { return kind >= FindingKind::PoisonAddress && kind <= FindingKind::PoisonScalar; }

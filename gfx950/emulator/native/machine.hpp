@@ -46,6 +46,7 @@ struct Wave {
   uint64_t populated = 0;  // lanes that are work-items of the workgroup
   bool scc = false, scc_poison = false;
   bool gpr_index_on = false;
+  bool vskip = false;  // vector instructions are skipped
   int32_t pc = 0;  // index into the program
   int32_t inst = 0;  // the instruction being executed
   arith::Mode mode;

@@ -102,6 +102,7 @@ void prepare(Program& program, Inst& i) {
     i.run = run_unimplemented;
     return;
   }
+  i.vector = !name.starts_with("s_");
   if (name == "s_nop") i.wait_states = uint8_t((i.word0 & 15) + 1);
   if (i.flags & kDpp) prepare_dpp(i);
   prepare_modifiers(i, name);

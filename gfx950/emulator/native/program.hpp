@@ -66,6 +66,7 @@ struct Inst : Record {
   arith::Modifiers modifiers;
   uint8_t dst_count = 0;    // operands that are results
   uint8_t wait_states = 1;
+  bool vector = false;      // VALU or vector memory: what VSKIP skips
   uint16_t hazard_consumer = 0, hazard_producer = 0;  // 0: none; else places in Program's tables
   int8_t lane_map[64];      // DPP: source lane or -1
   uint64_t dpp_enable = ~0ull;

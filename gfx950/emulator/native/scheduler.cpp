@@ -89,7 +89,7 @@ class Scheduler {
       if (i.hazard_consumer) [[unlikely]] check_hazard_consumer(w, i);
       if (i.hazard_producer) [[unlikely]] note_hazard_producer(w, i);
       w.hazards.now += i.wait_states;
-      i.run(w, i);
+      if (!(w.vskip && i.vector)) [[likely]] i.run(w, i);
       if (launch_.config.instant) [[unlikely]] finish_pending(w);
     }
     w.executed += quantum - left;
