@@ -1,0 +1,61 @@
+// out = sum of the splits' normalised rows, weighted by 2^lse.
+
+constexpr int kMaxSplits = 64;
+
+DEVICE float wave_max(float value) {
+#pragma unroll
+  for (int mask = 1; mask < 64; mask *= 2) value = fmaxf(value, __shfl_xor(value, mask));
+  return value;
+}
+DEVICE float wave_sum(float value) {
+#pragma unroll
+  for (int mask = 1; mask < 64; mask *= 2) value += __shfl_xor(value, mask);
+  return value;
+}
+
+// One wave, one row: lane i weighs split i, and each lane adds up 8 dims.
+DEVICE void combine_row(__bf16* out, const __bf16* partial, const float* lse, u32 row, int num_kv_splits, int active, int lane) {
+  const float own = lse[(u64)row * num_kv_splits + min(lane, active - 1)];
+  const float weight_log2 = lane < active ? own : -kInfinity;
+  const float largest = wave_max(weight_log2);
+  // If every score of the row was -infinity, so are all weights, and their differences are NaN like the row itself.
+  float weight = __builtin_amdgcn_exp2f(weight_log2 - largest);
+  weight /= wave_sum(weight);
+  const bf16x8* from = (const bf16x8*)(partial + (u64)row * num_kv_splits * kVDim) + lane;
+  float sum[8] = {};
+#pragma unroll 4
+  for (int split = 0; split < active; ++split) {
+    const float w = __builtin_bit_cast(float, __builtin_amdgcn_readlane(__builtin_bit_cast(int, weight), split));
+    const bf16x8 part = from[split * (kVDim / 8)];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum[i] += w * (float)part[i];
+  }
+  bf16x8 result;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) result[i] = (__bf16)sum[i];
+  ((bf16x8*)(out + (u64)row * kVDim))[lane] = result;
+}
+
+// Second launch. Grid: sequences x groups of 4 rows, a wave each. Sequences that one split held are complete already.
+__global__ void __launch_bounds__(kThreads) mla_combine(__bf16* out, const __bf16* partial, const float* lse, const int* qo_indptr, const int* kv_indptr,
+                                                        int heads, int num_kv_splits, int tile) {
+  const Lane at;
+  const Work work(qo_indptr, kv_indptr, blockIdx.x, heads, num_kv_splits, tile);
+  const int row = blockIdx.y * kWaves + at.wave;
+  if (work.active_splits > 1 && row < work.rows) combine_row(out, partial, lse, work.row_begin + row, num_kv_splits, work.active_splits, at.lane);
+}
+
+// Whether this workgroup is the last of `active` to come here. What it wrote before is visible to the last one, which leaves
+// the ticket counter at zero for the next launch.
+DEVICE bool arrives_last(u32* counter, int active, LDS u32* shared_ticket) {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");  // waits for this wave's stores and writes L2 back
+  barrier();
+  if (threadIdx.x == 0) *shared_ticket = __hip_atomic_fetch_add(counter, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  barrier();
+  const bool last = __builtin_amdgcn_readfirstlane(*shared_ticket) == (u32)active - 1;
+  if (last) {
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
+    if (threadIdx.x == 0) __hip_atomic_store(counter, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  }
+  return last;
+}

@@ -1,0 +1,77 @@
+// Online softmax in base 2. Every lane of the four groups that share a query row keeps the same reference, so the second product
+// may add up their contributions.
+
+// The sums of one block of query rows. Lane: row `column`; values[d] holds 4 output dims (see Values::dim).
+struct Accumulator {
+  f32x4 values[8] = {};
+  f32x4 total = {};  // of the probabilities as the second product saw them; four times the same number
+
+  MEMBER void rescale(float factor) {
+#pragma unroll
+    for (int d = 0; d < 8; ++d) values[d] *= factor;
+    total *= factor;
+  }
+};
+
+// The larger of two words that are floats. Words as arguments: clang 22 takes __builtin_bit_cast(float, vector[1]) for vector[0].
+DEVICE float larger(u32 a, u32 b) { return fmaxf(__builtin_bit_cast(float, a), __builtin_bit_cast(float, b)); }
+
+// The largest of the lanes column, column + 16, + 32 and + 48.
+DEVICE float largest_of_groups(float value) {
+  u32 word = __builtin_bit_cast(u32, value);
+  const auto halves = __builtin_amdgcn_permlane32_swap(word, word, false, false);
+  word = __builtin_bit_cast(u32, larger(halves[0], halves[1]));
+  const auto rows = __builtin_amdgcn_permlane16_swap(word, word, false, false);
+  return larger(rows[0], rows[1]);
+}
+
+template <Traits T>
+struct Softmax {
+  static constexpr int kBlocks = Tile<T>::kBlocks;
+  // Probabilities are 2^(score - shift). The shift follows the largest score, to which it gives the exponent kBias, but only when
+  // an exponent exceeds kLimit. As fp8, probabilities stay below 448 and, by kBias, far above the smallest fp8 number.
+  static constexpr float kBias = T.fp8_pv ? 6 : 0, kLimit = 8;
+
+  float to_log2;             // product -> score in base 2
+  float shift = 0;
+  float limit = -kInfinity;  // kLimit as soon as the row has met a score above -infinity; until then its sums are zero
+
+  // Turns products into probabilities; rescales `sums` where the shift moves. No lane may be switched off.
+  MEMBER void apply(f32x4 (&scores)[kBlocks], Accumulator& sums) {
+    float best = -kInfinity;
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[b][i] = fmaf(scores[b][i], to_log2, -shift);
+      best = fmaxf(fmaxf(best, fmaxf(scores[b][0], scores[b][1])), fmaxf(scores[b][2], scores[b][3]));
+    }
+    if (__builtin_amdgcn_ballot_w64(best > limit)) move(best, scores, sums);
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[b][i] = __builtin_amdgcn_exp2f(scores[b][i]);
+  }
+
+  MEMBER void move(float best, f32x4 (&scores)[kBlocks], Accumulator& sums) {
+    best = largest_of_groups(best);
+    const bool fresh = limit == -kInfinity;
+    const float wanted = fresh ? (best == -kInfinity ? 0 : best - kBias) : fmaxf(best - kBias, 0);
+    const float moved = shift + wanted, by = moved - shift;
+    sums.rescale(fresh ? 0 : __builtin_amdgcn_exp2f(-by));
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) scores[b] -= by;
+    shift = moved;
+    limit = fresh && best == -kInfinity ? -kInfinity : kLimit;
+  }
+};
+
+// Scores of tokens from `count` on become -infinity.
+template <int kBlocks>
+DEVICE void mask_tail(f32x4 (&scores)[kBlocks], int group, int count) {
+  const int left = count - 4 * group;
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (16 * b + i >= left) scores[b][i] = -kInfinity;
+}
