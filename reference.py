@@ -118,7 +118,7 @@ def generate_input(
     Raises CaseSpecError.
     """
     lengths = kv_lengths(batchsize, kvseqlen, seed, kvmin)
-    _check_spec(qseqlen=qseqlen, numheads=numheads)
+    _check_integers(1, 2**31 - 1, qseqlen=qseqlen, numheads=numheads)
     if dist not in DISTRIBUTIONS:
         raise CaseSpecError(f"dist: {dist} is unknown; use one of {', '.join(DISTRIBUTIONS)}")
     target = torch.device(device or DEVICE)
@@ -146,19 +146,19 @@ def generate_input(
 
 def kv_lengths(batchsize: int, kvseqlen: int, seed: int, kvmin: int | None = None) -> list[int]:
     """KV length of every sequence: known from the case alone and the same on every device (a CPU generator of its own)."""
-    _check_spec(batchsize=batchsize, kvseqlen=kvseqlen)
+    _check_integers(1, 2**31 - 1, batchsize=batchsize, kvseqlen=kvseqlen)
+    _check_integers(-(2**63), 2**64 - 1, seed=seed)  # what torch takes
     if kvmin is None:
         return [kvseqlen] * batchsize
-    if not 0 <= kvmin <= kvseqlen:
-        raise CaseSpecError(f"kvmin: {kvmin} is out of range; use 0 to kvseqlen = {kvseqlen}")
+    _check_integers(0, kvseqlen, kvmin=kvmin)
     generator = torch.Generator().manual_seed(seed ^ 0x6B766D696E)  # "kvmin": apart from the values' generator
     return torch.randint(kvmin, kvseqlen + 1, (batchsize,), generator=generator).tolist()
 
 
-def _check_spec(**sizes: int) -> None:
-    for key, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise CaseSpecError(f"{key}: {value} is not a size; use an integer of at least 1")
+def _check_integers(low: int, high: int, **values: int) -> None:
+    for key, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise CaseSpecError(f"{key}: {value} cannot be used; it has to be an integer from {low} to {high}")
 
 
 def _reshape_values(dist: str, q: torch.Tensor, kv: torch.Tensor, kv_indptr: list[int], generator: torch.Generator) -> None:

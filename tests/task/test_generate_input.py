@@ -166,12 +166,15 @@ def test_outlier_has_eight_large_channels():
     ("change", "message"),
     [
         ({"dist": "uniform"}, "dist: uniform is unknown; use one of normal, large, onehot, constant, outlier"),
-        ({"kvmin": 17}, "kvmin: 17 is out of range; use 0 to kvseqlen = 16"),
-        ({"kvmin": -1}, "kvmin: -1 is out of range"),
-        ({"batchsize": 0}, "batchsize: 0 is not a size; use an integer of at least 1"),
-        ({"qseqlen": True}, "qseqlen: True is not a size"),
-        ({"kvseqlen": "long"}, "kvseqlen: long is not a size"),
-        ({"numheads": 0}, "numheads: 0 is not a size"),
+        ({"kvmin": 17}, "kvmin: 17 cannot be used; it has to be an integer from 0 to 16"),
+        ({"kvmin": -1}, "kvmin: -1 cannot be used"),
+        ({"kvmin": "few"}, "kvmin: few cannot be used"),
+        ({"batchsize": 0}, "batchsize: 0 cannot be used; it has to be an integer from 1 to"),
+        ({"qseqlen": True}, "qseqlen: True cannot be used"),
+        ({"kvseqlen": "long"}, "kvseqlen: long cannot be used"),
+        ({"numheads": 0}, "numheads: 0 cannot be used"),
+        ({"seed": "mine"}, "seed: mine cannot be used"),
+        ({"seed": 2**70}, f"seed: {2**70} cannot be used"),
     ],
 )
 def test_a_case_that_cannot_be_made_is_named(change, message):
