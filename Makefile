@@ -20,7 +20,7 @@ bench: setup ## evaluate submission.py (ARGS="..." goes to eval.py)
 	@$(PY) eval.py --mode benchmark $(ARGS)
 
 lint: .venv/.test ## ruff, pyright, the layers
-	$(PY) -m ruff check .
+	$(PY) -m ruff check --no-cache .
 	$(PY) -m pyright
 	.venv/bin/lint-imports
 

@@ -79,7 +79,7 @@ def footer(result: dict) -> str:
     parts = [
         f"{device['name']}, driver {device.get('driver') or '–'}",
         f"policy {result['policy']}, mode {result['mode']}",
-        f"submission {result['submission_sha256'][:12]}, harness {result['harness_version']}",
+        f"{result['started_at'][:10]}, submission {result['submission']['sha256'][:12]}, harness {result['harness_version']}",
     ]
     return f"Score ({score.get('ranking_by', '–')}): **{microseconds(score.get('value_ns'))} us**. {', '.join(parts)}.\n"
 

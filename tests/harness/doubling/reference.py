@@ -1,4 +1,5 @@
 import torch
+
 from task import input_t, output_t
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
