@@ -391,14 +391,30 @@ def _hazards_of(
             if rule.name in found or not mask & consumed.get(rule.name, 0):
                 continue
             needed = min(rule.wait_states(steps[earlier], steps[index]), LONGEST_WAIT)
-            if distance < needed:
+            if distance < needed and not _settled(index, earlier, mask & consumed[rule.name], steps, flow):
                 producer, consumer = steps[earlier].inst.address, steps[index].inst.address
                 found[rule.name] = Hazard(rule, producer, consumer, needed, distance)
     return found.values()
 
 
-def _nearest_before(index: int, steps: list[Step], flow: Flow) -> Iterable[tuple[int, int]]:
-    """(instruction, wait states between it and `index`), the fewest over all paths, nearest first."""
+def _settled(index: int, producer: int, registers: int, steps: list[Step], flow: Flow) -> bool:
+    """Whether on every path between, a later MFMA accumulates onto the producer's very registers: it ends after the producer
+    does, so its own wait states are what counts."""
+    result = steps[producer].effects.writes
+    if not steps[producer].family or registers & ~result:
+        return False
+
+    def accumulates(s: Step) -> bool:
+        return bool(s.family) and accumulator(s) == s.effects.writes == result
+
+    return producer not in dict(_nearest_before(index, steps, flow, accumulates))
+
+
+def _nearest_before(
+    index: int, steps: list[Step], flow: Flow, ends: Callable[[Step], bool] = lambda s: False
+) -> Iterable[tuple[int, int]]:
+    """(instruction, wait states between it and `index`), the fewest over all paths, nearest first. A path ends at an
+    instruction that `ends` holds for."""
     best: dict[int, int] = {}
     pending = [(earlier, 0) for earlier in flow.predecessors[index]]
     while pending:
@@ -406,6 +422,8 @@ def _nearest_before(index: int, steps: list[Step], flow: Flow) -> Iterable[tuple
         if distance >= LONGEST_WAIT or best.get(earlier, LONGEST_WAIT) <= distance:
             continue
         best[earlier] = distance
+        if ends(steps[earlier]):
+            continue
         further = distance + steps[earlier].wait_states
         pending += [(before, further) for before in flow.predecessors[earlier]]
     return sorted(best.items(), key=lambda item: item[1])

@@ -202,6 +202,15 @@ def test_enough_states_are_enough():
     assert found(MFMA + "v_mov_b32 v20, 1\n" * 8 + "v_add_f32 v20, v0, v1\ns_endpgm\n") == []
 
 
+def test_a_chain_on_the_same_registers_ends_with_its_last_product():
+    """The first product would ask for 12 states, but the second ends later and asks for 8."""
+    first = "v_mfma_f32_16x16x128_f8f6f4 v[0:3], v[4:11], v[12:19], v[0:3]\n"
+    assert found(first + MFMA + "s_nop 7\nv_add_f32 v20, v0, v1\ns_endpgm\n") == []
+    assert found(first + MFMA + "s_nop 5\nv_add_f32 v20, v0, v1\ns_endpgm\n") == [("mfma-read", 8, 6)]
+    other = MFMA.replace("v[0:3]", "v[24:27]")
+    assert found(first + other + "s_nop 7\nv_add_f32 v20, v0, v1\ns_endpgm\n") == [("mfma-read", 12, 9)]
+
+
 def test_the_shortest_path_counts():
     """One way round has the waits, the branch does not."""
     text = MFMA + "s_cbranch_scc0 skip\ns_nop 7\ns_nop 7\nskip:\nv_add_f32 v20, v0, v1\ns_endpgm\n"
