@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.render_plain import percent, rate
-from harness.report.words import NOTHING, microseconds, number
+from harness.report.words import NOTHING, microseconds, number, reasons
 from harness.result import CaseResult, Status
 
 
@@ -81,13 +81,14 @@ COLUMNS = (
         lambda case: number(_strict("rel_l2_worst")(case)),
     ),
     Column("backend", "What the submission says that it ran; not checked.", lambda case: case.backend or NOTHING, False),
+    Column("why", "Why the case did not pass.", lambda case: "; ".join(reasons(case)) or NOTHING, numeric=False),
 )  # fmt: skip
 
 
 def columns_of(cases: Sequence[CaseResult]) -> list[Column]:
     """The columns that have something to say on these cases; the verdicts alone tell `pass` from `wrong`."""
-    told = all(case.status in (Status.PASS, Status.WRONG) for case in cases)
-    columns = COLUMNS[1:] if told else COLUMNS
+    plain = all(case.status in (Status.PASS, Status.WRONG) for case in cases)
+    columns = COLUMNS[1:] if plain else COLUMNS
     return [column for column in columns if any(column.cell(case) != NOTHING for case in cases)]
 
 

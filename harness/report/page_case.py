@@ -72,11 +72,15 @@ def _facts(case: CaseResult) -> Html | None:
         ("Must move", size(case.min_bytes) if case.min_bytes else None),
         ("Backend", case.backend),
         ("First call", duration(case.compile_ns) if case.compile_ns else None),
-        ("Strict check", _errors(case.strict) if case.strict else None),
-        ("Official check", case.official.message if case.official and case.official.ok else None),
+        ("Strict check", _long(_errors(case.strict)) if case.strict else None),
+        ("Official check", _long(case.official.message) if case.official and case.official.ok else None),
         ("Parameters", _parameters(case.params) if case.params else None),
     )
     return definitions(facts, "facts")
+
+
+def _long(text: str) -> Html | None:
+    return tag("span", text, class_="long") if text else None
 
 
 def _errors(strict: Strict) -> str:

@@ -4,7 +4,7 @@ from harness.report.columns import mean_share
 from harness.report.markup import Html, tag
 from harness.report.page_parts import definitions
 from harness.report.words import duration, headline, microseconds, number, score_meaning, size, started
-from harness.result import CaseResult, Result, State, Submission
+from harness.result import CaseResult, Result, State
 
 SECTIONS = (
     ("cases", "Cases"), ("warnings", "Warnings"), ("details", "Case by case"), ("device", "Device"), ("reproduce", "Reproduce"),
@@ -64,19 +64,15 @@ def _worst(cases: tuple[CaseResult, ...]) -> str:
 
 def _facts(result: Result) -> Html | None:
     facts = (
-        ("Submission", _file(result.submission)),
+        ("Submission", f"{result.submission.name}, {size(result.submission.size_bytes)}"),
         ("SHA-256", tag("code", result.submission.sha256, class_="digest")),
         ("Rules", f"{result.policy} policy, {result.mode} mode"),
         ("Cases", f"{result.cases_from}, {len(result.cases)} of {result.cases_total} run"),
+        ("Import", duration(result.submission.load_ns) if result.submission.load_ns else None),
         ("Started", tag("time", started(result), datetime=result.started_at)),
         ("Contained by", ", ".join(result.containment) or "nothing"),
     )
     return definitions(facts, "facts")
-
-
-def _file(submission: Submission) -> str:
-    said = f"{submission.name}, {size(submission.size_bytes)}"
-    return f"{said}, imported in {duration(submission.load_ns)}" if submission.load_ns else said
 
 
 def _links() -> Html:

@@ -61,7 +61,7 @@ def _cell(column: Column, case: CaseResult) -> Html:
     text = column.cell(case)
     if column.name in ("status", "official", "strict") and text != NOTHING:
         return tag("td", chip(text == "pass", text.replace("_", " ")))
-    return tag("td", text, class_="number" if column.numeric else None)
+    return tag("td", text, class_="number" if column.numeric else "text" if column.name == "why" else None)
 
 
 def _raw(case: CaseResult) -> Html:

@@ -24,10 +24,10 @@ def floors_plot(cases: Sequence[CaseResult]) -> Html | None:
         return None
     axis = Log(min(values) / MARGIN, max(values) * MARGIN)
     rows = [_row(index, case, label, axis) for index, (case, label) in enumerate(zip(cases, case_labels(cases), strict=True))]
-    caption = tag(
-        "figcaption", "Time of one call, logarithmic. The bar is what lies between the measured floor and the median; ",
-        "a time in the shaded zone would be refused.",
-    )  # fmt: skip
+    said = "Time of one call, logarithmic. The bar is what lies between the measured floor and the median."
+    if any(case.floor and case.floor.refusal_ns for case in cases):
+        said += " A time in the shaded zone would be refused."
+    caption = tag("figcaption", said)
     return tag("figure", _legend(cases), tag("div", _axis(axis), rows, class_="floor-rows"), caption, class_="floors")
 
 
@@ -42,10 +42,17 @@ def _row(index: int, case: CaseResult, label: str, axis: Scale) -> Html:
     name = tag("a", label, href=f"#case-{index + 1}", class_="row-label")
     if case.timing is None:
         said = tag("p", (reasons(case) or ["no time was taken"])[0], class_="row-message")
-        return tag("div", name, said, tag("span", _verdict(case), class_="row-figures"), class_="floor-row")
-    near, median = share(case, "measured"), tag("b", microseconds(case.timing.median_ns), " µs")
+        return tag("div", name, said, tag("span", _verdict(case), class_="row-verdict"), class_="floor-row")
+    near, median = share(case, "measured"), f"{microseconds(case.timing.median_ns)} µs"
     of_floor = None if near == NOTHING else tag("span", near, tag("span", " of floor", class_="wide"), class_="of-floor")
-    return tag("div", name, _strip(case, label, axis), tag("span", median, of_floor, class_="row-figures"), class_="floor-row")
+    return tag(
+        "div",
+        name,
+        _strip(case, label, axis),
+        tag("span", median, class_="row-median"),
+        of_floor or tag("span"),
+        class_="floor-row",
+    )
 
 
 def _verdict(case: CaseResult) -> Html:
@@ -61,9 +68,9 @@ def _strip(case: CaseResult, label: str, axis: Scale) -> Html:
         marks.insert(
             0, tag("rect", x=0, y=MIDDLE_PX - 9, width=pc(axis.percent(floor.refusal_ns)), height=18, class_="refused")
         )
-    if floor.measured_ns:
-        left, right = sorted((axis.percent(floor.measured_ns), at))
-        marks.append(tag("rect", x=pc(left), y=MIDDLE_PX - 3, width=pc(right - left), height=6, class_="gap"))
+    if floor.measured_ns and floor.measured_ns < timing.median_ns:
+        left = axis.percent(floor.measured_ns)
+        marks.append(tag("rect", x=pc(left), y=MIDDLE_PX - 3, width=pc(at - left), height=6, class_="gap"))
     marks += [_floor_mark(kind, name, floor, axis) for kind, name in FLOORS]
     low, high = map(axis.percent, timing.ci95_ns)
     marks.append(tag("line", x1=pc(low), x2=pc(high), y1=MIDDLE_PX, y2=MIDDLE_PX, class_="interval"))
@@ -96,7 +103,7 @@ def _axis(axis: Scale) -> Html:
     """The ticks' values, above the rows."""
     texts = [tag("text", duration(value), x=pc(axis.percent(value)), y=14, class_=_tick(value)) for value in axis.ticks()]
     svg = tag("svg", texts, height=AXIS_PX, width="100%", aria_hidden="true")
-    return tag("div", tag("span"), svg, tag("span"), class_="floor-row axis")
+    return tag("div", tag("span"), svg, class_="floor-row axis")
 
 
 def _tick(value: float) -> str:
@@ -108,6 +115,8 @@ def _legend(cases: Sequence[CaseResult]) -> Html:
     shown = [(kind, name) for kind, name in FLOORS if any(getattr(case.floor, f"{kind}_ns", None) for case in cases)]
     keys = [(tag("line", x1=7, x2=7, y1=1, y2=15, class_=kind), name) for kind, name in shown]
     keys.append((tag("circle", cx=7, cy=8, r=DOT_PX, class_="median"), "median"))
+    if any(case.timing and case.status is not Status.PASS for case in cases):
+        keys.append((tag("circle", cx=7, cy=8, r=DOT_PX, class_="median bad"), "median of a case that does not pass"))
     items = [tag("li", tag("svg", mark, width=14, height=16, aria_hidden="true"), " ", name) for mark, name in keys]
     return tag("ul", items, class_="legend")
 

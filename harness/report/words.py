@@ -31,7 +31,7 @@ def size(nbytes: float) -> str:
     for unit, unit_bytes in BYTE_UNITS:
         if nbytes >= unit_bytes:
             return f"{nbytes / unit_bytes:.4g} {unit}"
-    return f"{nbytes} bytes"
+    return "1 byte" if nbytes == 1 else f"{nbytes} bytes"
 
 
 def number(value: float | None) -> str:

@@ -74,7 +74,8 @@ class Browser:
     def open(self, path: Path) -> None:
         """Show a file and wait until it is loaded."""
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        answer = self.call("Page.navigate", url=path.as_uri())
+        assert "errorText" not in answer, answer
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
 
@@ -97,6 +98,7 @@ class Browser:
 
     def pdf(self, path: Path) -> None:
         """The page as it is printed, on A4."""
+        self.call("Emulation.setEmulatedMedia", media="print")
         paper = self.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)
         path.write_bytes(base64.b64decode(paper["data"]))
 
