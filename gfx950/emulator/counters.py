@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..decode import Instruction
-from ..effects import Class, classify
-from ..mfma import label
-from ..report import busy_cycles
 from .executor import BufferTraffic, NativeRun
+from .program import Program
 
 
 @dataclass(frozen=True)
@@ -39,19 +35,17 @@ class Counters:
         return sum(buffer.unique_load + buffer.unique_store for buffer in self.buffers.values())
 
 
-def count(instructions: Sequence[Instruction], native: NativeRun, workgroups: int) -> Counters:
+def count(program: Program, native: NativeRun, workgroups: int) -> Counters:
     """Counters of one launch from what the executor measured."""
     by_class: Counter[str] = Counter()
     mfma: Counter[str] = Counter()
     cycles: Counter[str] = Counter()
-    for inst, executed in zip(instructions, native.executed, strict=True):
-        if not executed:
-            continue
-        kind = classify(inst)
-        by_class[kind.value] += executed
-        if kind is Class.MFMA:
-            mfma[label(inst)] += executed
-        for pipe, busy in busy_cycles([inst]).items():
-            cycles[pipe] += busy * executed
+    for cost, executed in zip(program.costs, native.executed, strict=True):
+        if executed:
+            by_class[cost.kind] += executed
+            cycles[cost.kind] += cost.cycles * executed
+            if cost.mfma:
+                mfma[cost.mfma] += executed
     buffers = {traffic.name: traffic for traffic in native.traffic}
-    return Counters(dict(by_class), dict(mfma), dict(cycles), buffers, workgroups, **native.counters)
+    busy = {kind: total for kind, total in cycles.items() if total}
+    return Counters(dict(by_class), dict(mfma), busy, buffers, workgroups, **native.counters)

@@ -74,7 +74,12 @@ class Translator:
         self._buffers = buffers  # name, base address, bytes
 
     def beyond_registers(self, executed: Sequence[int], vgprs: int, agprs: int) -> list[Finding]:
-        """Executed instructions that use v or a registers beyond those allocated: on hardware they belong to nobody."""
+        """Executed instructions that use v or a registers beyond those allocated: on hardware they belong to nobody.
+
+        In a kernel that uses a registers, the v registers end where those begin.
+        """
+        uses_agprs = any(executed[index] and last_a >= 0 for index, (_, last_a) in enumerate(self._program.last_registers))
+        vgprs = min(vgprs, self._kernel.descriptor.accum_offset) if uses_agprs else vgprs
         found = []
         for index, (last_v, last_a) in enumerate(self._program.last_registers):
             if executed[index] and (last_v >= vgprs or last_a >= agprs):

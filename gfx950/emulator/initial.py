@@ -39,9 +39,10 @@ def initial_state(kernel: Kernel, dispatch: Dispatch, kernarg: np.ndarray, space
 
 
 def allocated_registers(kernel: Kernel) -> tuple[int, int]:
-    """v and a registers that a lane has: one file, in which a0 lies at accum_offset."""
+    """v and a registers that a lane may use: one file, in which a0 lies at accum_offset, so that v registers may go on up to
+    the whole allocation where no a register is used (see Translator.beyond_registers)."""
     d = kernel.descriptor
-    return min(d.vgpr_count, d.accum_offset), max(0, d.vgpr_count - d.accum_offset)
+    return min(d.vgpr_count, 256), max(0, d.vgpr_count - d.accum_offset)
 
 
 def _set_sgprs(config: LaunchConfig, kernel: Kernel, dispatch: Dispatch, kernarg: np.ndarray, space: AddressSpace) -> None:

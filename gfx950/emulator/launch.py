@@ -90,7 +90,7 @@ def launch(
     if strict and findings:
         error = UnimplementedOpcode if findings[0].kind == "unimplemented" else EmulationFault
         raise error(text=str(findings[0]), finding=findings[0])
-    counters = count(program.instructions, native, dispatch.workgroups)
+    counters = count(program, native, dispatch.workgroups)
     total = sum(native.executed)
     return Run(kernel.demangled, schedule, lds_fill, findings, counters, total, native.executed, _arrays(args))
 

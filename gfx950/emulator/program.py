@@ -7,13 +7,17 @@ import re
 import struct
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from ..codeobject import CodeObject, Kernel
 from ..decode import AGPR_BASE, Instruction, Kind, Operand, decode
+from ..effects import Class, classify
 from ..flow import control_flow
 from ..hazards import find_hazards
+from ..mfma import label
+from ..report import busy_cycles
 from .build import load_library
 from .image import IMAGE_BASE
 
@@ -30,6 +34,15 @@ _FLAG_BITS = {
 _DPP, _SDWA = 512, 1024
 _ALL_HALVES = 7
 SDWA_DWORD = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """kind: class of the instruction, as in reports; cycles: that its pipe is busy, an estimate; mfma: shape and formats."""
+
+    kind: str
+    cycles: int
+    mfma: str = ""
 
 
 class Program:
@@ -51,6 +64,11 @@ class Program:
         self.handle = create(records, len(self.instructions), ctypes.cast(table, ctypes.c_void_p), len(names))
 
     @cached_property
+    def costs(self) -> list[Cost]:
+        """What one execution of each instruction counts."""
+        return [_cost(inst) for inst in self.instructions]
+
+    @cached_property
     def last_registers(self) -> list[tuple[int, int]]:
         """For each instruction the highest v and the highest a register that it names, -1 for none."""
         return [_last_registers(inst) for inst in self.instructions]
@@ -65,9 +83,9 @@ class Program:
             own = [inst for inst in self.instructions if kernel.address <= inst.address < end]
             index = {inst.address: k for k, inst in enumerate(self.instructions)}
             pairs = [hazard for hazard in find_hazards(own, control_flow(own)) if not hazard.advisory]
-            records = [(index[h.producer], index[h.consumer], h.needed, 0) for h in pairs]
+            records = [(index[h.producer], index[h.consumer], h.needed) for h in pairs]
             self.hazard_texts += [(h.needed, h.rule.text) for h in pairs]
-            packed = b"".join(struct.pack("<iiii", *record) for record in records)
+            packed = b"".join(struct.pack("<iii", *record) for record in records)
             self._library.emu_program_add_hazards(ctypes.c_void_p(self.handle), packed, ctypes.c_uint64(len(records)))
 
     def __del__(self) -> None:
@@ -97,6 +115,11 @@ def kernel_unimplemented(code: CodeObject, kernel: Kernel) -> list[Instruction]:
     """Unimplemented instructions within one kernel's own code."""
     end = kernel.address + kernel.code_bytes
     return [inst for inst in program_of(code).unimplemented if kernel.address <= inst.address < end]
+
+
+def _cost(inst: Instruction) -> Cost:
+    kind = classify(inst)
+    return Cost(kind.value, busy_cycles([inst]).get(kind.value, 0), label(inst) if kind is Class.MFMA else "")
 
 
 def _last_registers(inst: Instruction) -> tuple[int, int]:

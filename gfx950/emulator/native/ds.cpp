@@ -1,6 +1,7 @@
 // LDS reads and writes.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ds.hpp"
 
@@ -41,23 +42,39 @@ void set_lds_destination(Wave& w, Pending& p, const Operand& dst, int words, Lan
 
 namespace {
 
-// Loads `bytes` at each lane's address into data words `word`.. of the operation.
+void read_shadow(Wave& w, Pending& p, int set, int word, uint64_t inside) {
+  if (!std::exchange(p.has_shadow, true)) memset(p.shadow, 0, sizeof p.shadow);
+  for (; inside; inside &= inside - 1) {
+    int l = __builtin_ctzll(inside);
+    put_lane(p.shadow + word, l, &w.group->lds.shadow[p.lds_address[set][l]], p.bytes, p.sign);
+  }
+}
+
+bool any_set(const uint8_t* bytes, int count) {
+  uint8_t any = 0;
+  for (int b = 0; b < count; b++) any |= bytes[b];
+  return any;
+}
+
+// Lanes outside LDS read 0, as on hardware.
+void zero_lanes(Pending& p, int word, uint64_t lanes) {
+  for (; lanes; lanes &= lanes - 1)
+    for (int k = 0; k < std::max(1, p.bytes / 4); k++) p.data[word + k][__builtin_ctzll(lanes)] = 0;
+}
+
+// Reads each lane's bytes into data words `word`.. of the operation.
 void read_set(Wave& w, Pending& p, int set, int word, uint64_t inside) {
   Lds& lds = w.group->lds;
   const uint32_t* address = p.lds_address[set];
-  uint32_t poison = 0;
-  for (int l = 0; l < kLanes; l++) {
-    if (!(p.mask >> l & 1)) continue;
-    if (!(inside >> l & 1)) {  // hardware returns 0
-      for (int k = 0; k < std::max(1, p.bytes / 4); k++) p.data[word + k][l] = p.shadow[word + k][l] = 0;
-      continue;
-    }
+  bool poisoned = false;
+  for (uint64_t left = inside; left; left &= left - 1) {
+    int l = __builtin_ctzll(left);
     lds.note_read(w, address[l], p.bytes, l);
     put_lane(p.data + word, l, &lds.data[address[l]], p.bytes, p.sign);
-    put_lane(p.shadow + word, l, &lds.shadow[address[l]], p.bytes, p.sign);
-    for (int k = 0; k < std::max(1, p.bytes / 4); k++) poison |= p.shadow[word + k][l];
+    poisoned |= any_set(&lds.shadow[address[l]], p.bytes);
   }
-  p.has_shadow |= poison != 0;
+  zero_lanes(p, word, p.mask & ~inside);
+  if (poisoned) read_shadow(w, p, set, word, inside);
   count_lds(w, address, p.bytes, inside, false);
 }
 

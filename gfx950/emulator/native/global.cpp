@@ -6,24 +6,6 @@
 
 namespace emu {
 
-void put_lane(Lanes* data, int lane, const uint8_t* from, int bytes, bool sign) {
-  if (bytes >= 4) {
-    for (int k = 0; k < bytes / 4; k++) memcpy(&data[k][lane], from + 4 * k, 4);
-    return;
-  }
-  uint32_t x = from[0] | (bytes == 2 ? from[1] << 8 : 0);
-  int unused = 32 - 8 * bytes;
-  data[0][lane] = sign ? uint32_t(int32_t(x << unused) >> unused) : x;
-}
-
-void take_lane(const Lanes* data, int lane, uint8_t* to, int bytes) {
-  if (bytes >= 4) {
-    for (int k = 0; k < bytes / 4; k++) memcpy(to + 4 * k, &data[k][lane], 4);
-    return;
-  }
-  memcpy(to, &data[0][lane], bytes);
-}
-
 namespace {
 
 Buffer* checked(Wave& w, const Pending& p, int lane, bool write) {
@@ -77,10 +59,9 @@ void perform_dma(Wave& w, Pending& p) {
     memset(&lds.shadow[p.lds_address[0][l]], 0, width);
   };
   each_lane(w, p, false, [&](int l, uint8_t* host) {
+    if (p.bytes >= 4) return land(l, host);
     put_lane(p.data, l, host, p.bytes, p.sign);
-    uint8_t bytes[16];
-    take_lane(p.data, l, bytes, width);
-    land(l, bytes);
+    land(l, reinterpret_cast<const uint8_t*>(&p.data[0][l]));
   });
   const uint8_t zeros[16] = {};
   for (int l = 0; l < kLanes; l++)

@@ -14,7 +14,6 @@ struct Inst;
 struct HazardPair {  // shared with emulator/program.py
   int32_t producer, consumer;  // instruction indices
   int32_t needed;              // wait states
-  int32_t rule;                // for the message
 };
 
 // Of one wave: when each producer was last issued, in wait states. 0: never.

@@ -1,6 +1,7 @@
 #include "lds.hpp"
 
 #include <cstring>
+#include <type_traits>
 
 #include "machine.hpp"
 
@@ -21,25 +22,44 @@ static bool unordered(uint32_t other, uint32_t mine, uint32_t epoch) { return ot
 
 static bool harmless(uint32_t tag, uint32_t flags) { return tag & flags & Lds::kAtomic || flags & Lds::kRepeat; }
 
-void Lds::note_read(Wave& w, uint32_t address, uint32_t bytes, int lane) {
-  uint32_t mine = tag(w.id);
-  bool bad = false;
-  for (uint32_t b = address; b < address + bytes; b++) bad |= unordered(writer_[b] & ~kAtomic, mine, epoch);
-  if (bad) [[unlikely]] conflict(w, address, bytes, lane, false, 0);
-  for (uint32_t b = address; b < address + bytes; b++) {
-    bool shared = unordered(reader_[b], mine, epoch);
-    reader_[b] = shared ? mine | kMany : mine;
-    read_site_[b] = w.inst;
+// Calls f with the number of bytes as a constant, so that its loops over them become vector instructions.
+template <typename F> static void with_width(uint32_t bytes, F f) {
+  switch (bytes) {
+    case 1: return f(std::integral_constant<uint32_t, 1>());
+    case 2: return f(std::integral_constant<uint32_t, 2>());
+    case 4: return f(std::integral_constant<uint32_t, 4>());
+    case 8: return f(std::integral_constant<uint32_t, 8>());
+    case 12: return f(std::integral_constant<uint32_t, 12>());
+    case 16: return f(std::integral_constant<uint32_t, 16>());
   }
 }
 
+void Lds::note_read(Wave& w, uint32_t address, uint32_t bytes, int lane) {
+  uint32_t mine = tag(w.id), now = epoch;
+  const uint32_t* writer = &writer_[address];
+  uint32_t* reader = &reader_[address];
+  int32_t *site = &read_site_[address], inst = w.inst;
+  with_width(bytes, [&](auto count) {
+    bool bad = false;
+    for (uint32_t b = 0; b < count; b++) bad |= unordered(writer[b] & ~kAtomic, mine, now);
+    if (bad) [[unlikely]] conflict(w, address, bytes, lane, false, 0);
+    for (uint32_t b = 0; b < count; b++) {
+      reader[b] = unordered(reader[b], mine, now) ? mine | kMany : mine;
+      site[b] = inst;
+    }
+  });
+}
+
 void Lds::note_write(Wave& w, uint32_t address, uint32_t bytes, int lane, uint32_t flags) {
-  uint32_t mine = tag(w.id);
-  bool bad = false;
-  for (uint32_t b = address; b < address + bytes; b++)
-    bad |= unordered(reader_[b], mine, epoch) || (unordered(writer_[b] & ~kAtomic, mine, epoch) && !harmless(writer_[b], flags));
-  if (bad) [[unlikely]] conflict(w, address, bytes, lane, true, flags);
-  for (uint32_t b = address; b < address + bytes; b++) writer_[b] = mine | (flags & ~kRepeat), write_site_[b] = w.inst;
+  uint32_t mine = tag(w.id), now = epoch, left = mine | (flags & ~kRepeat);
+  uint32_t *writer = &writer_[address], *reader = &reader_[address];
+  int32_t *site = &write_site_[address], inst = w.inst;
+  with_width(bytes, [&](auto count) {
+    bool bad = false;
+    for (uint32_t b = 0; b < count; b++) bad |= unordered(reader[b], mine, now) | unordered(writer[b] & ~kAtomic, mine, now);
+    if (bad) [[unlikely]] conflict(w, address, bytes, lane, true, flags);
+    for (uint32_t b = 0; b < count; b++) writer[b] = left, site[b] = inst;
+  });
 }
 
 void Lds::write(Wave& w, uint32_t address, const uint8_t* value, const uint8_t* poison, uint32_t bytes, int lane) {

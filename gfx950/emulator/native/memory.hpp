@@ -20,8 +20,18 @@ void fetch_store_data(Wave&, const Inst&, const MemoryOp&, int operand, Pending&
 void fetch_private_data(Wave&, const Inst&, const MemoryOp&, int operand, Pending&);
 
 // Puts one lane's bytes (1..16) into its data words, extending to at least a word; and back.
-void put_lane(arith::Lanes* data, int lane, const uint8_t* from, int bytes, bool sign);
-void take_lane(const arith::Lanes* data, int lane, uint8_t* to, int bytes);
+inline void put_lane(Lanes* data, int lane, const uint8_t* from, int bytes, bool sign) {
+  for (int k = 0; k < bytes / 4; k++) memcpy(&data[k][lane], from + 4 * k, 4);
+  if (bytes >= 4) return;
+  uint32_t x = from[0] | (bytes == 2 ? from[1] << 8 : 0);
+  int unused = 32 - 8 * bytes;
+  data[0][lane] = sign ? uint32_t(int32_t(x << unused) >> unused) : x;
+}
+
+inline void take_lane(const Lanes* data, int lane, uint8_t* to, int bytes) {
+  for (int k = 0; k < bytes / 4; k++) memcpy(to + 4 * k, &data[k][lane], 4);
+  if (bytes < 4) memcpy(to, &data[0][lane], bytes);
+}
 
 void start_lds_dma(Wave&, const Inst&, const MemoryOp&, Pending&);
 void run_atomic(Wave&, const Inst&, const MemoryOp&, const Layout&, Pending&);
