@@ -1,4 +1,4 @@
-"""Further production kernels of AITER: bf16 and MXFP4 matrix products, and paged attention."""
+"""Further production kernels of AITER: bf16 and MXFP4 matrix products, paged attention, flash attention."""
 
 import math
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ class OtherCase:
     findings: frozenset[str] = frozenset()
 
 
-def prepared(path: str, slots: dict[int, Any], output: str, expected: Expected, grid: tuple[int, int, int]) -> Prepared:
+def prepared(path: str, slots: dict[int, Any], expected: dict[str, Expected], grid: tuple[int, int, int],
+             block: int = THREADS) -> Prepared:  # fmt: skip
     code = code_object(path)
     args = arguments(code.kernel(), slots)
     names = tuple(arg.name if isinstance(arg, Buffer) else "" for arg in args)
-    problem = Problem({}, {output: expected}, grid)
-    return Prepared(code, problem, names, tuple(args), THREADS)
+    return Prepared(code, Problem({}, expected, grid), names, tuple(args), block)
 
 
 def gemm_slots(m: int, n: int, k: int, output: torch.Tensor, a: torch.Tensor, b: torch.Tensor,
@@ -50,7 +50,7 @@ def bf16_gemm() -> Prepared:
     a, b = torch.randn(m, k, generator=rng).bfloat16(), torch.randn(n, k, generator=rng).bfloat16()
     slots = gemm_slots(m, n, k, torch.zeros(m, n), a, b, (4 * n, 2 * k, 2 * k))
     expected = Expected(a.double() @ b.double().T, dot_bound(a, b.T, k))
-    return prepared("bf16gemm/bf16gemm_outf32_tn_64x64_pf3.co", {**slots, 272: 1}, "d", expected, (n // 64, m // 64, 1))
+    return prepared("bf16gemm/bf16gemm_outf32_tn_64x64_pf3.co", {**slots, 272: 1}, {"d": expected}, (n // 64, m // 64, 1))
 
 
 def tiled_scales(scale: torch.Tensor) -> torch.Tensor:
@@ -80,7 +80,7 @@ def fp4_gemm(name: str, tile: tuple[int, int], shuffled: bool) -> Prepared:
     slots |= {272: read_only(tiled_scales(a_scale), "a_scale"), 288: read_only(tiled_scales(b_scale), "b_scale"),
               304: k // 32, 336: k // 32}  # fmt: skip
     expected = Expected(value, dot_bound(left, right, k) + BF16_ROUNDING * value.abs())
-    return prepared(f"f4gemm/{name}.co", slots, "d", expected, (n // tile[1], m // tile[0], 1))
+    return prepared(f"f4gemm/{name}.co", slots, {"d": expected}, (n // tile[1], m // tile[0], 1))
 
 
 def paged_attention(name: str, dtype: torch.dtype, gqa: int) -> Prepared:
@@ -101,7 +101,7 @@ def paged_attention(name: str, dtype: torch.dtype, gqa: int) -> Prepared:
     }  # fmt: skip
     out, bound = zip(*(attend(q[i].reshape(kv_heads, gqa, dim), k, v, table[i], n) for i, n in enumerate(lengths)), strict=True)
     expected = Expected(torch.stack(out).reshape(q.shape), torch.stack(bound).reshape(q.shape))
-    return prepared(f"pa/{name}.co", slots, "o", expected, (kv_heads, len(lengths), 1))
+    return prepared(f"pa/{name}.co", slots, {"o": expected}, (kv_heads, len(lengths), 1))
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, blocks: torch.Tensor,
@@ -113,8 +113,32 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, blocks: torch.Tens
     return value, 1.5 * half_ulp * (p @ rows[1].abs()) + half_ulp * value.abs()
 
 
+def flash_attention() -> Prepared:
+    """o [tokens, heads, 128] bf16 and natural-log lse [heads, tokens] fp32 of one sequence; two query heads share a KV head."""
+    tokens, heads, dim, tile = 300, 2, 128, 256
+    rng = torch.Generator().manual_seed(1)
+    q = torch.randn(tokens, heads, dim, generator=rng).bfloat16()
+    k, v = (torch.randn(tokens, 1, dim, generator=rng).bfloat16() for _ in range(2))
+    row, kv_row = 2 * heads * dim, 2 * dim
+    slots = {
+        0: Buffer(torch.zeros_like(q), "o"), 16: read_only(q, "q"), 32: read_only(k, "k"), 48: read_only(v, "v"),
+        64: Buffer(torch.zeros(heads, tokens), "lse"), 80: np.float32(dim**-0.5), 96: tokens, 112: row, 128: tile * row,
+        144: 2 * dim, 160: tokens * row, 176: heads, 192: kv_row, 208: 2 * dim, 224: tokens * kv_row, 256: 1, 272: tokens,
+        288: dim, 304: dim, 320: heads, 336: kv_row, 352: 2 * dim, 368: tokens * kv_row, 384: row, 400: 2 * dim,
+        416: tokens * row, 464: 4 * tokens,
+    }  # fmt: skip
+    score = torch.einsum("qhd,td->hqt", q.double(), k[:, 0].double()) * dim**-0.5
+    p, values = score.softmax(-1), v[:, 0].double()
+    value = (p @ values).transpose(0, 1)
+    bound = 1.5 * BF16_ROUNDING * (p @ values.abs()).transpose(0, 1) + BF16_ROUNDING * value.abs()
+    expected = {"o": Expected(value, bound), "lse": Expected(score.logsumexp(-1), 1e-5)}
+    return prepared("fmha_v3_fwd/fwd_hd128_bf16.co", slots, expected, (-(-tokens // tile), heads, 1), block=512)
+
+
 # The page indices of tiles behind the end are read before the wait that covers them; nothing depends on them.
 EARLY_INDICES = frozenset({"in-flight-read"})
+# One wait state between two lane swaps, where the table asks for two.
+CLOSE_SWAPS = frozenset({"hazard"})
 FP4 = "f4gemm_bf16_per1x32Fp4"
 
 CASES = [
@@ -126,4 +150,5 @@ CASES = [
     *(OtherCase(f"pa/{name}.co", lambda name=name, dtype=dtype, gqa=gqa: paged_attention(name, dtype, gqa), EARLY_INDICES)
       for name, dtype, gqa in [("pa_bf16_noquant_gqa16_1tg_4w", torch.bfloat16, 16),
                                ("pa_fp16_noquant_gqa8_1tg_4w", torch.float16, 8)]),
+    OtherCase("fmha_v3_fwd/fwd_hd128_bf16.co", flash_attention, CLOSE_SWAPS),
 ]  # fmt: skip
