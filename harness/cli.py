@@ -8,29 +8,18 @@ from pathlib import Path
 from harness import policies
 from harness.devices import describe_device, select_device
 from harness.errors import Exit, HarnessError, SubmissionNotLoaded, UsageError
-from harness.observer import Observers, Progress
+from harness.history import Recorder
+from harness.observer import Observer, Observers, Progress
+from harness.options import DEFAULT_TIMEOUT_S, parser
+from harness.options import ROOT as ROOT
 from harness.problem import Problem, load_problem
 from harness.referee import Request, evaluate
-from harness.render_plain import PlainRenderer
 from harness.result import Device, Result, write_result
+from harness.terminal.choose import choose_renderer
 from popcorn.cases import Case, CaseError, parse_cases
 from popcorn.errors import PopcornError
 
-ROOT = Path(__file__).parent.parent
-MODES = ("test", "benchmark", "leaderboard", "profile")
-BACKENDS = ("auto", "torch", "triton", "cuda", "hip", "aiter")
-POLICIES = ("robust", "official")
 HIDDEN = "***"
-DEFAULT_TIMEOUT_S = 300.0
-EPILOG = """examples:
-  eval.py --mode benchmark                                  the smoke cases on a CPU, the official ones on a GPU
-  eval.py --mode test --cases official
-  eval.py --mode benchmark --cases "batchsize: 4; qseqlen: 1; kvseqlen: 1024; seed: 1" --json out.json
-  eval.py --mode leaderboard --policy official --problem path/to/problem
-
-exit codes: 0 every verdict passes, 112 a verdict fails, 113 bad cases, 110 device error, 114 timeout, 2 usage,
-3 the submission cannot be loaded, 5 a time below the physical floor, 130 interrupted (what was measured is kept)
-"""
 
 
 class JsonWriter:
@@ -56,32 +45,6 @@ class JsonWriter:
             write_result(result, self._path)
         except OSError as error:
             raise UsageError(f"--json {self._path}: cannot be written: {error.strerror}") from None
-
-
-def parser() -> argparse.ArgumentParser:
-    """The options, as --help shows them."""
-    made = argparse.ArgumentParser(
-        prog="eval.py",
-        description="Evaluate a submission: verdicts, times, distance from the floors.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = made.add_argument
-    add("--mode", choices=MODES, default="benchmark", help="default: benchmark")
-    add("--problem", type=Path, default=ROOT / "configs", metavar="DIR", help="a popcorn problem folder; default: mixed MLA")
-    add("--submission", type=Path, metavar="FILE", help="default: the problem's own submission.py or template")
-    add("--cases", metavar="SET", help='official, smoke, a case file, or "key: value; ..."')
-    add("--policy", choices=POLICIES, default="robust", help="rules of measurement; default: robust")
-    add("--budget-s", type=_positive, metavar="S", help="robust: wall time to sample one case")
-    add("--backend", choices=BACKENDS, default="auto", help="force one of the submission's backends")
-    add("--json", type=Path, metavar="FILE", help="write the Result here, again after every case")
-    add("--device", metavar="D", help="cpu, cuda or cuda:N; default: the first GPU, else the CPU")
-    limit = f"limit per case; default: what task.yml grants the whole mode, at most {DEFAULT_TIMEOUT_S:g}"
-    add("--timeout-s", type=_positive, metavar="S", help=limit)
-    add("--seed", type=int, metavar="N", help="secret seed, combined with every case's own")
-    add("--no-color", action="store_true", help="no colour (NO_COLOR works too)")
-    return made
 
 
 def main(argv: list[str]) -> int:
@@ -137,9 +100,17 @@ def run(options: argparse.Namespace, command: tuple[str, ...]) -> int:
         seed=options.seed,
         command=command,
     )
-    writers = [JsonWriter(_writable(options.json))] if options.json else []
-    result = evaluate(request, Observers(PlainRenderer(), *writers))
+    screen = choose_renderer(sys.stdout, cases, options.no_color)
+    try:
+        result = evaluate(request, Observers(screen, *_writers(options)))
+    finally:
+        screen.close()
     return int(result.exit_code)
+
+
+def _writers(options: argparse.Namespace) -> list[Observer]:
+    writers: list[Observer] = [JsonWriter(_writable(options.json))] if options.json else []
+    return [*writers, Recorder(options.record)] if options.record else writers
 
 
 def choose_cases(wanted: str | None, problem: Problem, mode: str, device: Device) -> tuple[str, tuple[Case, ...]]:
@@ -195,13 +166,3 @@ def _writable(path: Path) -> Path:
     if not path.parent.is_dir() or path.is_dir():
         raise UsageError(f"--json {path}: not a file in an existing folder")
     return path
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value

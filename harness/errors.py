@@ -9,6 +9,7 @@ class Exit(IntEnum):
     OK = 0
     USAGE = 2
     NOT_LOADED = 3
+    REGRESSION = 4
     REFUSED = 5
     DEVICE_ERROR = 110
     VERDICT_FAILED = 112
@@ -36,6 +37,20 @@ class RecordError(HarnessError):
 
     def __init__(self, where: str, problem: str):
         super().__init__(f"{where}: {problem}; docs/result-schema.md describes every key")
+
+
+class HistoryError(HarnessError):
+    """A file of recorded runs that cannot be used."""
+
+    def __init__(self, path: str, problem: str, remedy: str):
+        super().__init__(f"{path}: {problem}; {remedy}")
+
+
+class CannotCompare(HarnessError):
+    """Too few samples to say anything about a ratio."""
+
+    def __init__(self, samples: int, least: int):
+        super().__init__(f"{samples} samples; a comparison needs at least {least} of each: measure longer (--budget-s)")
 
 
 class DeviceUnavailable(HarnessError):

@@ -126,6 +126,26 @@ class Profile:
     rows: tuple[ProfileRow, ...]
 
 
+class Change(StrEnum):
+    """What a ratio's interval says (docs/policies.md)."""
+
+    FASTER = "faster"
+    SAME = "same"
+    SLOWER = "slower"
+    AMBIGUOUS = "ambiguous"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The submission's time over the baseline's, below 1: faster. Of one case by medians, of a run by their geomean."""
+
+    ratio: float
+    ci95: tuple[float, float]  # bootstrap
+    change: Change
+    interleaved: bool  # both ran in one evaluation, sample by sample
+    baseline: Timing | None = None  # of one case
+
+
 @dataclass(frozen=True)
 class CaseResult:
     """One case. `message` is one line; `detail` holds the author's traceback and the rest of a long message."""
@@ -143,6 +163,7 @@ class CaseResult:
     params: dict[str, Any] | None = None
     compile_ns: int | None = None  # the first call, which compiles and plans
     profile: Profile | None = None
+    comparison: Comparison | None = None
     printed: str = ""  # stdout and stderr of the submission, the last 16 KiB; of the import too in the first case
     warnings: tuple[str, ...] = ()
 
@@ -160,8 +181,8 @@ def _illegal(case: CaseResult) -> str | None:
     """Why the fields do not fit the status, or None."""
     verdicts = [verdict.ok for verdict in (case.official, case.strict) if verdict is not None]
     if case.status not in JUDGED:
-        if verdicts or case.timing or case.floor or case.profile:
-            return "has no verdict, no timing, no floor and no profile"
+        if verdicts or case.timing or case.floor or case.profile or case.comparison:
+            return "has no verdict, no timing, no floor, no comparison and no profile"
         return None if case.message else "needs a message"
     if case.official is None:
         return "needs the official verdict"
@@ -169,6 +190,8 @@ def _illegal(case: CaseResult) -> str | None:
         return "must have a failed verdict" if all(verdicts) else "must have no failed verdict"
     if case.timing and not case.official.ok:
         return "whose official verdict fails has no timing"
+    if case.comparison and not case.timing:
+        return "and a comparison needs timing"
     if case.status is Status.REFUSED and not (case.timing and case.floor and case.floor.refusal_ns and case.message):
         return "needs timing, the refusal floor and a message"
     return None
@@ -246,6 +269,8 @@ class Result:
     cases_total: int = 0
     cases: tuple[CaseResult, ...] = ()
     score: Score | None = None
+    baseline: Submission | None = None
+    comparison: Comparison | None = None  # of all cases
     error: str = ""
     warnings: tuple[str, ...] = ()
 

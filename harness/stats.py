@@ -42,6 +42,18 @@ def mean_std_err(samples_ns: Sequence[int]) -> tuple[float, float, float]:
     return mean, std, std / math.sqrt(runs)
 
 
+def quick_median(samples_ns: Sequence[int]) -> tuple[float, tuple[float, float]]:
+    """The median and its 95 % interval by order statistics: cheap enough to be shown after every sample.
+
+    The ranks n/2 -+ 1.96 sqrt(n)/2 enclose the median with 95 % probability whatever the distribution (David and
+    Nagaraja, Order Statistics, 7.1); with fewer than 6 samples the interval is their range.
+    """
+    ordered, runs = sorted(samples_ns), len(samples_ns)
+    reach = 1.96 * math.sqrt(runs) / 2
+    low, high = max(math.floor(runs / 2 - reach), 0), min(math.ceil(runs / 2 + reach), runs - 1)
+    return float(np.median(ordered)), (float(ordered[low]), float(ordered[high]))
+
+
 def median_interval(samples_ns: Sequence[int]) -> tuple[float, float]:
     """Bootstrap 95 % interval of the median: SciPy's BCa, the percentile method where BCa is undefined or SciPy absent."""
     values = np.asarray(samples_ns, dtype=np.float64)

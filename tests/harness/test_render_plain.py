@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from harness.figures import percent, rate, us
 from harness.observer import Progress
-from harness.render_plain import PlainRenderer, case_row, percent, rate, us
+from harness.render_plain import PlainRenderer, case_row
 from harness.result import CaseResult, Device, Floor, Official, Result, Score, State, Status, Strict, Submission, Timing
 from popcorn.cases import parse_case
 
@@ -23,11 +24,6 @@ RESULT = Result(
     Submission("s.py", "0", 1), Device("NVIDIA H200", "cuda", "sm_90", "580.1", "2.11"), State.COMPLETE, cases_total=2,
     warnings=("careful",),
 )  # fmt: skip
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def rendered(result: Result, out: io.StringIO) -> str:
@@ -65,12 +61,6 @@ def test_without_a_terminal():
         "1 of 2 cases pass",
         "no score: it needs a time for every case, which needs the official verdict to pass",
     ]
-
-
-def test_on_a_terminal_progress_is_rewritten_in_place():
-    said = rendered(replace(RESULT, cases=(GOOD,)), Terminal())
-    assert "\r\x1b[K1/2  size: 4  sampling, 2 samples, at most 3 s left for this case" in said
-    assert said.count("\n") == 6
 
 
 @pytest.mark.parametrize("state", [State.INTERRUPTED, State.FAILED])

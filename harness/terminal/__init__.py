@@ -1,0 +1,1 @@
+"""What people see on a terminal: a table that fills while cases are measured, and stays. rich draws it."""
