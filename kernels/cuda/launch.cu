@@ -92,8 +92,8 @@ int mla_fp8_run(int variant, Maps* m, const void* kv, long rows, const Args* a, 
 }
 int mla_fp4_run(int variant, Maps*, const void*, long, const Args* a, int blocks) {
   switch (variant) {
-    case 0: return launch_fp4<Fp4<2, 3, 4, 1, false, 120, 80>>(a, blocks);
-    case 1: return launch_fp4<Fp4<2, 3, 3, 1, false, 120, 80>>(a, blocks);
+    case 0: return launch_fp4<Fp4<2, 2, 4, 2, false, 120, 72>>(a, blocks);
+    case 1: return launch_fp4<Fp4<2, 2, 4, 2, true, 120, 72>>(a, blocks);
   }
   return -1;
 }

@@ -18,29 +18,34 @@ __device__ __forceinline__ void nibbles_to_e5m2(uint32_t& lo, uint32_t& hi, uint
   hi = or_and(__byte_perm(t0, t1, select >> 16), __byte_perm(y, x, 0x7362), 0x80808080u);
 }
 
-// The half row of one thread: 128 threads unpack a tile, two to a row, which take alternate chunks: the pair reads whole sectors. Which of
-// its two chunks of a box a thread takes first depends on the row, so that eight neighbouring lanes store to different banks.
+constexpr int PACKED_ROWS = TILE * ROW_BYTES4;
+constexpr int PACKED_BYTES = 20480;                      // then TILE scale rows of at most 24 bytes, from an address rounded down to 16
+
+// Starts the copies of `rows` packed rows and their scales to a stage of PACKED_BYTES.
+__device__ __forceinline__ void load_packed(uint32_t stage, const uint8_t* kv, const uint8_t* e8m0, int stride, int rows, uint32_t bar) {
+  const uint32_t skipped = (uint32_t)(uintptr_t)e8m0 & 15, scale_bytes = (skipped + rows * stride + 15) & ~15u;
+  mbar_expect(bar, rows * ROW_BYTES4 + scale_bytes);
+  bulk_load(stage, kv, rows * ROW_BYTES4, bar);
+  bulk_load(stage + PACKED_ROWS, e8m0 - skipped, scale_bytes, bar);
+}
+
+// The half row of one thread: 128 threads unpack a tile, two to a row, which take alternate chunks. Which of its two chunks of a box a
+// thread takes first depends on the row, so that eight neighbouring lanes load from and store to different banks.
 struct HalfRow {
   static constexpr int CHUNKS = 9;                       // 2 b + j: of box b; 8: of the rope dims
   uint32_t x[CHUNKS][4], e[CHUNKS];
 
   static __device__ __forceinline__ int chunk_in_box(int tid, int j) { return (tid & 1) + 2 * (j ^ ((tid >> 2) & 1)); }
 
-  // `kv` and `e8m0` are the first row of the tile, `rows` how many rows the sequence still has. Volatile: issued here, not at the use.
-  __device__ __forceinline__ void load(const uint8_t* kv, const uint8_t* e8m0, int stride, int rows, int tid) {
-    const int row = min(tid >> 1, rows - 1);             // past the end: repeat the last row, whose weight will be zero
-    kv += row * ROW_BYTES4;
-    e8m0 += row * stride;
-    const int c[2] = {chunk_in_box(tid, 0), chunk_in_box(tid, 1)};
-    const uint8_t *kv_at[2] = {kv + c[0] * 16, kv + c[1] * 16}, *e_at[2] = {e8m0 + c[0], e8m0 + c[1]};
+  // Stage of load_packed; `skipped` as there; `rows` how many rows it holds: past them the last one is repeated, its weight will be zero.
+  __device__ __forceinline__ void load(uint32_t stage, uint32_t skipped, int stride, int rows, int tid) {
+    const int row = min(tid >> 1, rows - 1);
+    const uint32_t kv = stage + row * ROW_BYTES4, scales = stage + PACKED_ROWS + skipped + row * stride;
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
-      const uint8_t* p = i == CHUNKS - 1 ? kv + 256 + (tid & 1) * 16 : kv_at[i & 1] + (i >> 1) * 64;
-      const uint8_t* s = i == CHUNKS - 1 ? e8m0 + 16 + (tid & 1) : e_at[i & 1] + (i >> 1) * 4;
-      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(x[i][0]), "=r"(x[i][1]), "=r"(x[i][2]), "=r"(x[i][3])
-                   : "l"(p));
-      asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(e[i]) : "l"(s));
+      const int chunk = i == CHUNKS - 1 ? 16 + (tid & 1) : chunk_in_box(tid, i & 1) + (i >> 1) * 4;
+      asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[i][0]), "=r"(x[i][1]), "=r"(x[i][2]), "=r"(x[i][3]) : "r"(kv + chunk * 16));
+      asm volatile("ld.shared.u8 %0, [%1];" : "=r"(e[i]) : "r"(scales + chunk));
     }
   }
 
