@@ -9,12 +9,13 @@ from typing import Any
 
 from harness.report.words import case_text, reasons
 from harness.result import CaseResult, Result
+from harness.text import printable
 
 RUN_COLUMNS = ("problem", "submission", "sha256", "device", "policy", "mode", "started_at", "harness_version")
 TIMING_COLUMNS = ("median_ns", "ci95_low_ns", "ci95_high_ns", "mean_ns", "err_ns", "std_ns", "best_ns", "worst_ns", "runs")
 FLOOR_COLUMNS = ("roofline_ns", "measured_ns", "refusal_ns")
 STRICT_COLUMNS = ("strict_ok", "format", "rel_l2_worst", "cosine_worst", "max_abs", "nan_count")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for one
+FORMULA = ("=", "+", "-", "@", "\t", "\n")  # what a spreadsheet would take for one
 
 
 def render_csv(result: Result) -> str:
@@ -75,7 +76,10 @@ def _timing(case: CaseResult) -> dict[str, Any]:
 
 
 def _safe(value: Any) -> Any:
-    """Text that a spreadsheet would run as a formula gets an apostrophe in front; numbers stay as they are."""
+    """Text without control characters, an apostrophe before what a spreadsheet would run; numbers stay as they are."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(FORMULA) else text
