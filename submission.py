@@ -668,6 +668,1362 @@ def launcher(
     tail = tuple(constants.values())
     return lambda *args: launch(*args, *tail)
 
+# >>> kernels/hip/traits.hip
+HIP_TRAITS = r"""// Split-KV MLA decode for gfx950, one family of kernels. This file: what an instantiation is, and the geometry of a tile.
+//
+// A workgroup of 4 waves takes 16 * row_blocks query rows of one sequence and one split of its KV. It walks over tiles of
+// `tile` tokens in LDS. Every wave computes the scores of all tokens, transposed (tokens are the rows of the product), so that
+// a lane ends up with the probabilities it needs itself as an operand of the second product; each wave owns 128 of the 512
+// output dims. `column` = lane % 16 is a query row, `group` = lane / 16 selects tokens 4 * group + 0..3 of each 16.
+#include <hip/hip_runtime.h>
+
+typedef uint8_t u8;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef short i16x2 __attribute__((ext_vector_type(2)));
+typedef unsigned short u16x2 __attribute__((ext_vector_type(2)));
+typedef int i32x2 __attribute__((ext_vector_type(2)));
+typedef int i32x4 __attribute__((ext_vector_type(4)));
+typedef int i32x8 __attribute__((ext_vector_type(8)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef __bf16 bf16x2 __attribute__((ext_vector_type(2)));
+typedef __bf16 bf16x4 __attribute__((ext_vector_type(4)));
+typedef __bf16 bf16x8 __attribute__((ext_vector_type(8)));
+
+#define DEVICE static __device__ __forceinline__
+#define MEMBER __device__ __forceinline__
+#define LDS __attribute__((address_space(3)))
+#define GLOBAL __attribute__((address_space(1)))
+
+constexpr int kThreads = 256, kWaves = 4;
+constexpr int kQkDim = 576, kVDim = 512, kWaveDims = kVDim / kWaves;
+constexpr int kMxBlock = 32, kMxBlocks = kQkDim / kMxBlock;  // dims that share one E8M0 scale; blocks of a row
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kInfinity = __builtin_huge_valf();
+
+enum KvFormat { kFp8, kMxfp4, kBf16 };
+
+// One instantiation. All members are compile-time constants of the kernel.
+struct Traits {
+  KvFormat kv;
+  int row_blocks;      // 16 query rows each: 1 or 2
+  int buffers;         // tiles in LDS: 1 to 3
+  int tile;            // tokens: 32, 64, or 128 with fp8_pv
+  int waves_per_simd;  // occupancy that the registers must allow
+  bool paged;          // KV rows are found through a block table
+  bool fp8_pv;         // probabilities and V multiplied as fp8, 128 tokens at once; needs kFp8 and tile 128
+  bool direct_cvt;     // V is read as it lies, converted and permuted, instead of by transposing LDS reads; kFp8 only
+  bool preload_v;      // V is read into registers before the softmax
+  bool setprio;        // waves in matrix products go first
+  bool last_arriver;   // the workgroup that finishes last combines the splits: no second launch
+};
+
+// Sizes and places in a tile. A tile's rows lie in LDS without gaps, in chunks of 16 bytes as an LDS-DMA load writes them.
+// Within a row the lowest bits of the chunk number are exchanged by XOR with `swizzle(row)`, so that the 16 rows which a
+// quarter of a wave reads at once lie in different banks (64 banks of 4 bytes).
+template <Traits T>
+struct Tile {
+  static constexpr int kRowBytes = T.kv == kFp8 ? kQkDim : T.kv == kMxfp4 ? kQkDim / 2 : kQkDim * 2;
+  static constexpr int kChunks = kRowBytes / 16;
+  static constexpr int kBytes = T.tile * kRowBytes;
+  static constexpr int kLoads = kBytes / 1024;  // LDS-DMA instructions, 64 lanes of 16 bytes
+  static constexpr int kWaveLoads = (kLoads + kWaves - 1) / kWaves;
+  static constexpr int kLeastWaveLoads = kLoads / kWaves;  // of the wave that has fewest
+  static constexpr int kBlocks = T.tile / 16;
+  static constexpr int kScaleBuffers = T.kv != kMxfp4 ? 0 : T.buffers == 1 ? 1 : 2;
+  static_assert(kBytes % 1024 == 0 && T.buffers >= 1 && T.buffers <= 3);
+  static_assert(!T.fp8_pv || (T.kv == kFp8 && T.tile == 128), "fp8 PV multiplies 128 tokens at once");
+  static_assert(!T.direct_cvt || (T.kv == kFp8 && !T.fp8_pv), "direct conversion reads fp8 and makes bf16");
+
+  DEVICE u32 swizzle(u32 row) {
+    if (T.kv == kFp8) return ((row >> 2) ^ (row >> 3 & 2)) & 3;
+    if (T.kv == kMxfp4) return ((row >> 3) ^ (row >> 4)) & 1;
+    const u32 pair = row >> 1 & 7;
+    return (pair << 1 | pair >> 2) & 7;
+  }
+
+  // Byte of chunk `chunk` of row `row`.
+  DEVICE u32 place(u32 row, u32 chunk) { return row * kRowBytes + (chunk ^ swizzle(row)) * 16; }
+};
+
+// Block scales of a tile of mxfp4, twice: for the scores as bytes [token][group][step] of block 4 * step + group, for V as
+// numbers [block][token].
+template <Traits T>
+struct ScaleTile {
+  u8 bytes[T.tile][4][8];
+  float values[kVDim / kMxBlock][T.tile];
+};
+
+// See remainder.hip: pieces of a block of query rows.
+struct RemainderTile {
+  i32x4 piece[kQkDim / 64][64];
+};
+
+template <Traits T>
+struct Shared {
+  alignas(1024) char tiles[T.buffers][Tile<T>::kBytes];
+  RemainderTile remainders[T.kv == kBf16 ? 0 : T.row_blocks];
+  ScaleTile<T> scales[Tile<T>::kScaleBuffers];
+  u32 ticket;
+};
+
+// Where this lane stands.
+struct Lane {
+  int wave, lane, column, group;
+  MEMBER Lane() : wave(__builtin_amdgcn_readfirstlane(threadIdx.x / 64)), lane(threadIdx.x % 64), column(lane % 16), group(lane / 16) {}
+};
+
+// The tokens of one sequence, its splits, and its query rows (row = token * heads + head, over all tokens of the batch).
+struct Work {
+  int kv_begin, kv_len, row_begin, rows;
+  int tiles_per_split, active_splits;  // splits that hold a tile
+
+  MEMBER Work(const int* qo_indptr, const int* kv_indptr, int sequence, int heads, int num_kv_splits, int tile) {
+    kv_begin = kv_indptr[sequence];
+    kv_len = kv_indptr[sequence + 1] - kv_begin;
+    row_begin = qo_indptr[sequence] * heads;
+    rows = qo_indptr[sequence + 1] * heads - row_begin;
+    const u32 tiles = (kv_len + tile - 1) / (u32)tile;
+    tiles_per_split = (tiles + num_kv_splits - 1) / (u32)num_kv_splits;
+    active_splits = tiles ? (tiles + tiles_per_split - 1) / (u32)tiles_per_split : 0;
+  }
+};
+
+template <int kLeft>
+DEVICE void wait_loads() {
+  asm volatile("s_waitcnt vmcnt(%0)" ::"n"(kLeft) : "memory");
+}
+
+// Orders LDS between the waves, and leaves global loads in flight, which __syncthreads() would wait for.
+DEVICE void barrier() {
+  asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory");
+  __builtin_amdgcn_s_barrier();
+  asm volatile("" ::: "memory");
+}
+"""
+
+# >>> kernels/hip/load.hip
+HIP_LOAD = r"""// KV rows from memory into LDS, 16 bytes a lane, without a stop in registers. Written as assembly, because for the builtins the
+// compiler would wait for all loads in flight before the next transposing read of LDS; wait_loads() does the waiting. A load
+// must not follow the write of m0 at once.
+DEVICE u32 lds_offset(LDS char* at) { return (u32)(size_t)at; }
+DEVICE void load_to_lds(i32x4 resource, u32 lane_offset, u32 offset, LDS char* to) {
+  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, %3 offen lds"
+               :: "s"(lds_offset(to)), "v"(lane_offset), "s"(resource), "s"(offset) : "memory", "m0");
+}
+DEVICE void load_to_lds(const u8* from, LDS char* to) {
+  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_dwordx4 %1, off" :: "s"(lds_offset(to)), "v"(from) : "memory", "m0");
+}
+
+// Raw buffer of `bytes` bytes: loads beyond its end give zeros.
+DEVICE i32x4 buffer_resource(const u8* base, u32 bytes) {
+  const u64 address = (u64)base;
+  return i32x4{(int)address, (int)(address >> 32) & 0xffff, (int)bytes, 0x27000};
+}
+
+// Loads of this wave for one tile after the other. Rows beyond the end of the split become zeros (contiguous) or repeat the
+// split's last row (paged), so that LDS never holds anything that a masked token could turn into NaN.
+template <Traits T>
+struct Loader {
+  using Geometry = Tile<T>;
+  Lane at;
+  const u8* base;                      // of the cache
+  i32x4 resource;                      // contiguous: the rows of the split
+  u32 source[Geometry::kWaveLoads];    // byte within the tile's rows, by load of this wave
+  // paged
+  const int* table;                    // block table of this sequence
+  int first_token, last_token, page_bits;
+  int page[T.paged ? Geometry::kWaveLoads : 1];
+
+  MEMBER Loader(const Lane& at, const u8* kv, const int* block_table, const Work& work, int first, int end, int page_bits)
+      : at(at), base(kv), table(block_table), first_token(first), last_token(end - 1), page_bits(page_bits) {
+    resource = buffer_resource(base + (u64)(work.kv_begin + first) * Geometry::kRowBytes, (u32)(end - first) * Geometry::kRowBytes);
+#pragma unroll
+    for (int i = 0; i < Geometry::kWaveLoads; ++i) {
+      const u32 row = row_of(i), chunk = slot(i) - row * Geometry::kChunks;
+      source[i] = Geometry::place(row, chunk) - (T.paged ? row * Geometry::kRowBytes : 0);
+    }
+    if (T.paged) find_pages(0);
+  }
+
+  MEMBER u32 slot(int i) const { return (i * kWaves + at.wave) * 64 + at.lane; }
+  MEMBER u32 row_of(int i) const { return slot(i) / Geometry::kChunks; }
+  MEMBER int token_of(int tile, int i) const { return min(first_token + tile * T.tile + (int)row_of(i), last_token); }
+
+  // Table entries for the next `load`; a tile that does not exist has those of the last token.
+  MEMBER void find_pages(int tile) {
+#pragma unroll
+    for (int i = 0; i < Geometry::kWaveLoads; ++i) page[i] = table[token_of(tile, i) >> page_bits];
+  }
+
+  MEMBER void load(int tile, LDS char* destination) {
+#pragma unroll
+    for (int i = 0; i < Geometry::kWaveLoads; ++i) {
+      if (i >= Geometry::kLeastWaveLoads && i * kWaves + at.wave >= Geometry::kLoads) break;
+      LDS char* to = destination + (i * kWaves + at.wave) * 1024;
+      if (T.paged) {
+        const int within = token_of(tile, i) & ((1 << page_bits) - 1);
+        const u32 row = ((u32)page[i] << page_bits) + within;
+        load_to_lds(base + (u64)row * Geometry::kRowBytes + source[i], to);
+      } else {
+        load_to_lds(resource, source[i], tile * Geometry::kBytes, to);
+      }
+    }
+    if (T.paged) find_pages(tile + 1);
+  }
+};
+"""
+
+# >>> kernels/hip/block_scales.hip
+HIP_BLOCK_SCALES = r"""// Block scales of mxfp4 into LDS. Rows of the scale tensor may have any stride, so they are loaded byte by byte, a tile ahead.
+
+// Thread t serves token t % tile and every kStep-th block. The two blocks that step 4 of the scores has beyond the row are
+// worth 1.
+template <Traits T>
+struct ScaleLoader {
+  static constexpr bool kUsed = T.kv == kMxfp4;
+  static constexpr int kStep = kThreads / T.tile, kBytes = kUsed ? (kMxBlocks + 2 + kStep - 1) / kStep : 1;
+  static constexpr u8 kScaleOfOne = 127;
+  const u8* base;
+  int stride, token, first_block;
+  u8 byte[kBytes];
+
+  MEMBER int block(int i) const { return first_block + i * kStep; }
+  // Whether all blocks that the threads take in turn i, or this thread's, lie below `end`.
+  MEMBER bool below(int i, int end) const { return (i + 1) * kStep <= end || block(i) < end; }
+
+  MEMBER void load(const Loader<T>& rows, int kv_begin, int tile) {
+    if constexpr (kUsed) {
+      const int logical = min(rows.first_token + tile * T.tile + token, rows.last_token);
+      u32 row = kv_begin + logical;
+      if (T.paged) row = ((u32)rows.table[logical >> rows.page_bits] << rows.page_bits) + (logical & ((1 << rows.page_bits) - 1));
+      const u8* from = base + (u64)row * stride + first_block;
+#pragma unroll
+      for (int i = 0; i < kBytes; ++i) byte[i] = below(i, kMxBlocks) ? from[i * kStep] : kScaleOfOne;
+    }
+  }
+
+  MEMBER void store(ScaleTile<T> LDS* to) const {
+    if constexpr (kUsed) {
+#pragma unroll
+      for (int i = 0; i < kBytes; ++i) {
+        if (below(i, kMxBlocks + 2)) to->bytes[token][block(i) % 4][block(i) / 4] = byte[i];
+        if (below(i, kVDim / kMxBlock)) to->values[block(i)][token] = __builtin_bit_cast(float, (u32)byte[i] << 23);
+      }
+    }
+  }
+};
+"""
+
+# >>> kernels/hip/query.hip
+HIP_QUERY = r"""// Query rows as operands of the score product, converted from bf16 in registers.
+
+constexpr u32 kLargestFp8 = 0x43e0;  // 448 in bf16
+
+// The largest magnitude of a lane's bf16 numbers, as bits.
+DEVICE u32 largest_bits(u32 largest, u32 pair) {
+  const u16x2 magnitude = __builtin_bit_cast(u16x2, pair & 0x7fff7fff);
+  return __builtin_bit_cast(u32, __builtin_elementwise_max(__builtin_bit_cast(u16x2, largest), magnitude));
+}
+
+// Power of two that takes a row with the largest magnitude `bits` (of bf16) into [128, 256): e4m3 ends at 448, and the more
+// of a row lies above its smallest normal number the better.
+DEVICE float row_scale(u32 bits) {
+  const int exponent = bits >> 7;
+  return __builtin_bit_cast(float, max(exponent ? exponent - 7 : 127, 1) << 23);
+}
+
+DEVICE int fp8_of(u32 low_pair, u32 high_pair, float scale) {
+  i16x2 word = {0, 0};
+  word = __builtin_amdgcn_cvt_scalef32_pk_fp8_bf16(word, __builtin_bit_cast(bf16x2, low_pair), scale, false);
+  word = __builtin_amdgcn_cvt_scalef32_pk_fp8_bf16(word, __builtin_bit_cast(bf16x2, high_pair), scale, true);
+  return __builtin_bit_cast(int, word);
+}
+
+// One block of 16 rows in fp8. A lane holds row `column`, dims 64 * j + 16 * group + 0..15 for j = 0..8: pairs of these are the
+// two chunks of 16 that the scaled product 16x16x128 takes from a lane, for either operand.
+struct Fp8Query {
+  static constexpr int kPieces = kQkDim / 64;
+  i32x4 piece[kPieces];
+  float scale;  // row = piece * scale
+  bool wide;    // some row of the block has numbers that e4m3 cannot hold without the scale
+
+  MEMBER void load(const __bf16* row, int group) {
+    i32x4 raw[kPieces][2];
+    u32 largest = 0;
+#pragma unroll
+    for (int j = 0; j < kPieces; ++j)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) raw[j][half] = *(const i32x4*)(row + 64 * j + 16 * group + 8 * half);
+#pragma unroll
+    for (int j = 0; j < kPieces; ++j)
+#pragma unroll
+      for (int word = 0; word < 8; ++word) largest = largest_bits(largest, raw[j][word / 4][word % 4]);
+    largest = max(largest & 0xffff, largest >> 16);
+    largest = max(largest, __shfl_xor(largest, 16));
+    largest = max(largest, __shfl_xor(largest, 32));
+    scale = row_scale(largest);
+    wide = __builtin_amdgcn_ballot_w64(largest > kLargestFp8) != 0;
+#pragma unroll
+    for (int j = 0; j < kPieces; ++j)
+#pragma unroll
+      for (int word = 0; word < 4; ++word)
+        piece[j][word] = fp8_of(raw[j][word / 2][word % 2 * 2], raw[j][word / 2][word % 2 * 2 + 1], scale);
+  }
+};
+
+// One block of 16 rows as they are. A lane holds dims 32 * j + 8 * group + 0..7.
+struct Bf16Query {
+  static constexpr int kPieces = kQkDim / 32;
+  bf16x8 piece[kPieces];
+  static constexpr float scale = 1;
+  static constexpr bool wide = false;
+
+  MEMBER void load(const __bf16* row, int group) {
+#pragma unroll
+    for (int j = 0; j < kPieces; ++j) piece[j] = *(const bf16x8*)(row + 32 * j + 8 * group);
+  }
+};
+
+template <KvFormat kKv>
+struct QueryOf {
+  typedef Fp8Query type;
+};
+template <>
+struct QueryOf<kBf16> {
+  typedef Bf16Query type;
+};
+"""
+
+# >>> kernels/hip/scores.hip
+HIP_SCORES = r"""// Scores of a tile, transposed: A = 16 KV rows, B = 16 query rows. Lane: tokens 4 * group + 0..3 of the 16, row `column`.
+
+DEVICE i32x8 joined(i32x4 low, i32x4 high) { return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7); }
+DEVICE i32x4 read16(LDS const char* from) { return *(LDS const i32x4*)from; }
+
+constexpr int kFormatFp8 = 0, kFormatFp4 = 4;  // of an operand of the scaled products
+constexpr int kUnscaled = 0x7f7f7f7f;          // E8M0 of 1.0, four times
+
+template <int kFormatA>
+DEVICE f32x4 scaled_product(i32x8 a, i32x8 b, f32x4 sum, int scale_a = kUnscaled, int scale_b = kUnscaled) {
+  return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(a, b, sum, kFormatA, kFormatFp8, 0, scale_a, 0, scale_b);
+}
+
+// multiply() adds A * B for one block of 16 tokens to `sum`, for every block of query rows. operand() and scale() are A and its
+// block scale for one of the 5 steps over 128 dims.
+template <Traits T>
+struct Keys;
+
+template <Traits T>
+  requires(T.kv == kFp8)
+struct Keys<T> {
+  static constexpr int kFormat = kFormatFp8;
+  u32 place[2];  // of even and odd blocks: only the swizzle tells them apart
+
+  MEMBER Keys(const Lane& at) {
+#pragma unroll
+    for (int parity = 0; parity < 2; ++parity) place[parity] = Tile<T>::place(16 * parity + at.column, at.group) - parity * 16 * kQkDim;
+  }
+
+  MEMBER void multiply(LDS const char* tile, const ScaleTile<T> LDS*, int block, const Fp8Query* query, f32x4* sum) const {
+    LDS const char* row = tile + place[block % 2] + block * 16 * kQkDim;
+#pragma unroll
+    for (int j = 0; j + 1 < Fp8Query::kPieces; j += 2) {
+      const i32x8 a = joined(read16(row + 64 * j), read16(row + 64 * j + 64));
+#pragma unroll
+      for (int r = 0; r < T.row_blocks; ++r) sum[r] = scaled_product<kFormatFp8>(a, joined(query[r].piece[j], query[r].piece[j + 1]), sum[r]);
+    }
+    // The last 64 dims, as two products over 32; which 32 does not matter as long as both operands agree.
+    const i32x4 rest = read16(row + 64 * 8);
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int r = 0; r < T.row_blocks; ++r) {
+        const i32x4 b = query[r].piece[8];
+        const long k8 = __builtin_bit_cast(long, i32x2{rest[2 * half], rest[2 * half + 1]});
+        const long q8 = __builtin_bit_cast(long, i32x2{b[2 * half], b[2 * half + 1]});
+        sum[r] = __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(k8, q8, sum[r], 0, 0, 0);
+      }
+  }
+
+  // The upper half of step 4 meets zeros.
+  MEMBER i32x8 operand(LDS const char* tile, int block, int step) const {
+    LDS const char* from = tile + place[block % 2] + block * 16 * kQkDim + step * 128;
+    return joined(read16(from), read16(step < 4 ? from + 64 : from));
+  }
+  MEMBER static int scale(const ScaleTile<T> LDS*, int, int) { return kUnscaled; }
+};
+
+// An fp4 operand has 32 consecutive dims in a lane, beginning at 32 * group, and the scale of just these; the fp8 side has the
+// two chunks of Fp8Query.
+template <Traits T>
+  requires(T.kv == kMxfp4)
+struct Keys<T> {
+  static constexpr int kFormat = kFormatFp4, kSteps = 5, kRow = Tile<T>::kRowBytes;
+  u32 place[2], rest[2], scale_place;
+
+  MEMBER Keys(const Lane& at) {
+#pragma unroll
+    for (int parity = 0; parity < 2; ++parity) {
+      place[parity] = Tile<T>::place(16 * parity + at.column, at.group) - parity * 16 * kRow;
+      // Step 4 has dims 512..575 only: the other groups meet zeros of the query, so any number will do.
+      rest[parity] = Tile<T>::place(16 * parity + at.column, 16 + at.group % 2) - parity * 16 * kRow;
+    }
+    scale_place = (at.column * 4 + at.group) * 8;
+  }
+
+  MEMBER void multiply(LDS const char* tile, const ScaleTile<T> LDS* scales, int block, const Fp8Query* query, f32x4* sum) const {
+    const i32x2 scale = block_scales(scales, block);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const i32x4 zero = {0, 0, 0, 0};
+      const i32x8 k = operand(tile, block, step);
+#pragma unroll
+      for (int r = 0; r < T.row_blocks; ++r) {
+        const i32x8 q = joined(query[r].piece[2 * step], step < 4 ? query[r].piece[2 * step + 1] : zero);
+        sum[r] = product(step, k, q, sum[r], scale);
+      }
+    }
+  }
+
+  MEMBER i32x2 block_scales(const ScaleTile<T> LDS* scales, int block) const {
+    return *(LDS const i32x2*)((LDS const char*)scales->bytes + scale_place + block * 16 * 32);
+  }
+  MEMBER i32x8 operand(LDS const char* tile, int block, int step) const {
+    const i32x4 k = read16(tile + block * 16 * kRow + (step < 4 ? place[block % 2] + 64 * step : rest[block % 2]));
+    return joined(k, k);
+  }
+  MEMBER int scale(const ScaleTile<T> LDS* scales, int block, int step) const {
+    const i32x2 all = block_scales(scales, block);
+    return step < 4 ? (u32)all[0] >> 8 * step : all[1];
+  }
+
+  // The builtin wants a literal for the byte of the scale register.
+  MEMBER static f32x4 product(int step, i32x8 k, i32x8 q, f32x4 sum, i32x2 scale) {
+#define STEP(byte, word) __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(k, q, sum, kFormatFp4, kFormatFp8, byte, scale[word], 0, kUnscaled)
+    switch (step) {
+      case 0: return STEP(0, 0);
+      case 1: return STEP(1, 0);
+      case 2: return STEP(2, 0);
+      case 3: return STEP(3, 0);
+      default: return STEP(0, 1);
+    }
+#undef STEP
+  }
+};
+
+template <Traits T>
+  requires(T.kv == kBf16)
+struct Keys<T> {
+  u32 place[2];  // of even and odd steps: a step is 4 chunks, the swizzle covers 8
+
+  MEMBER Keys(const Lane& at) {
+#pragma unroll
+    for (int parity = 0; parity < 2; ++parity) place[parity] = Tile<T>::place(at.column, 4 * parity + at.group);
+  }
+
+  MEMBER void multiply(LDS const char* tile, const ScaleTile<T> LDS*, int block, const Bf16Query* query, f32x4* sum) const {
+#pragma unroll
+    for (int step = 0; step < Bf16Query::kPieces; ++step) {
+      LDS const char* from = tile + place[step % 2] + block * 16 * Tile<T>::kRowBytes + step / 2 * 128;
+      const bf16x8 k = __builtin_bit_cast(bf16x8, read16(from));
+#pragma unroll
+      for (int r = 0; r < T.row_blocks; ++r) sum[r] = __builtin_amdgcn_mfma_f32_16x16x32_bf16(k, query[r].piece[step], sum[r], 0, 0, 0);
+    }
+  }
+};
+"""
+
+# >>> kernels/hip/remainder.hip
+HIP_REMAINDER = r"""// What fp8 leaves of a query row, as a second fp8 number per element: together the two are the bf16 row, since a bf16 number has
+// 8 significant bits and each e4m3 number carries 4. Rows beyond the range of e4m3 get such scores: there the logits are so far
+// apart that a rounded q would decide between tokens. All others do without, like any fp8 kernel.
+
+constexpr int kSixteenth = 0x7b7b7b7b;  // E8M0 of 1/16, by which remainders are smaller
+
+// A pair of bf16 numbers minus `taken`; exact.
+DEVICE u32 difference(u32 pair, f32x2 taken) {
+  const float low = __builtin_bit_cast(float, pair << 16) - taken[0], high = __builtin_bit_cast(float, pair & 0xffff0000) - taken[1];
+  return __builtin_bit_cast(u32, __builtin_convertvector(f32x2{low, high}, bf16x2));
+}
+
+DEVICE int remainder_of(u32 low_pair, u32 high_pair, int rounded, float scale) {
+  const u32 low = difference(low_pair, __builtin_amdgcn_cvt_scalef32_pk_f32_fp8(rounded, scale, false));
+  const u32 high = difference(high_pair, __builtin_amdgcn_cvt_scalef32_pk_f32_fp8(rounded, scale, true));
+  return fp8_of(low, high, scale / 16);
+}
+
+// Writes the remainders of a block of rows, which a lane holds as Fp8Query does; each wave a quarter of the pieces.
+DEVICE void store_remainders(RemainderTile LDS* to, const __bf16* row, const Fp8Query& query, const Lane& at) {
+#pragma unroll
+  for (int j = 0; j < Fp8Query::kPieces; ++j) {
+    if (j % kWaves != at.wave) continue;
+    i32x4 words;
+#pragma unroll
+    for (int word = 0; word < 4; ++word) {
+      const i32x2 raw = *(const i32x2*)(row + 64 * j + 16 * at.group + 4 * word);
+      words[word] = remainder_of(raw[0], raw[1], query.piece[j][word], query.scale);
+    }
+    to->piece[j][at.lane] = words;
+  }
+}
+
+// Adds the products with the remainders to the scores of a tile.
+template <Traits T>
+DEVICE void add_remainders(const Keys<T>& keys, LDS const char* tile, const ScaleTile<T> LDS* scales, const RemainderTile LDS* rest, int lane,
+                           f32x4 (*scores)[Tile<T>::kBlocks]) {
+#pragma unroll 1
+  for (int step = 0; step < 5; ++step)
+#pragma unroll
+    for (int r = 0; r < T.row_blocks; ++r) {
+      const i32x4 zero = {0, 0, 0, 0};
+      const i32x8 q = joined(rest[r].piece[2 * step][lane], step < 4 ? rest[r].piece[2 * step + 1][lane] : zero);
+#pragma unroll
+      for (int b = 0; b < Tile<T>::kBlocks; ++b)
+        scores[r][b] = scaled_product<Keys<T>::kFormat>(keys.operand(tile, b, step), q, scores[r][b], keys.scale(scales, b, step), kSixteenth);
+    }
+}
+"""
+
+# >>> kernels/hip/softmax.hip
+HIP_SOFTMAX = r"""// Online softmax in base 2. Every lane of the four groups that share a query row keeps the same reference, so the second product
+// may add up their contributions.
+
+// The sums of one block of query rows. Lane: row `column`; values[d] holds 4 output dims (see Values::dim).
+struct Accumulator {
+  f32x4 values[8] = {};
+  f32x4 total = {};  // of the probabilities as the second product saw them; four times the same number
+
+  MEMBER void rescale(float factor) {
+#pragma unroll
+    for (int d = 0; d < 8; ++d) values[d] *= factor;
+    total *= factor;
+  }
+};
+
+// The larger of two words that are floats. Words as arguments: clang 22 takes __builtin_bit_cast(float, vector[1]) for vector[0].
+DEVICE float larger(u32 a, u32 b) { return fmaxf(__builtin_bit_cast(float, a), __builtin_bit_cast(float, b)); }
+
+// The largest of the lanes column, column + 16, + 32 and + 48.
+DEVICE float largest_of_groups(float value) {
+  u32 word = __builtin_bit_cast(u32, value);
+  const auto halves = __builtin_amdgcn_permlane32_swap(word, word, false, false);
+  word = __builtin_bit_cast(u32, larger(halves[0], halves[1]));
+  const auto rows = __builtin_amdgcn_permlane16_swap(word, word, false, false);
+  return larger(rows[0], rows[1]);
+}
+
+template <Traits T>
+struct Softmax {
+  static constexpr int kBlocks = Tile<T>::kBlocks;
+  // Probabilities are 2^(score - shift). The shift follows the largest score, to which it gives the exponent kBias, but only when
+  // an exponent exceeds kLimit. As fp8, probabilities stay below 448 and, by kBias, far above the smallest fp8 number.
+  static constexpr float kBias = T.fp8_pv ? 6 : 0, kLimit = 8;
+
+  float to_log2;             // product -> score in base 2
+  float shift = 0;
+  float limit = -kInfinity;  // kLimit as soon as the row has met a score above -infinity; until then its sums are zero
+
+  // Turns products into probabilities; rescales `sums` where the shift moves. No lane may be switched off.
+  MEMBER void apply(f32x4 (&scores)[kBlocks], Accumulator& sums) {
+    float best = -kInfinity;
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[b][i] = fmaf(scores[b][i], to_log2, -shift);
+      best = fmaxf(fmaxf(best, fmaxf(scores[b][0], scores[b][1])), fmaxf(scores[b][2], scores[b][3]));
+    }
+    if (__builtin_amdgcn_ballot_w64(best > limit)) move(best, scores, sums);
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[b][i] = __builtin_amdgcn_exp2f(scores[b][i]);
+  }
+
+  MEMBER void move(float best, f32x4 (&scores)[kBlocks], Accumulator& sums) {
+    best = largest_of_groups(best);
+    const bool fresh = limit == -kInfinity;
+    const float wanted = fresh ? (best == -kInfinity ? 0 : best - kBias) : fmaxf(best - kBias, 0);
+    const float moved = shift + wanted, by = moved - shift;
+    sums.rescale(fresh ? 0 : __builtin_amdgcn_exp2f(-by));
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) scores[b] -= by;
+    shift = moved;
+    limit = fresh && best == -kInfinity ? -kInfinity : kLimit;
+  }
+};
+
+// Scores of tokens from `count` on become -infinity.
+template <int kBlocks>
+DEVICE void mask_tail(f32x4 (&scores)[kBlocks], int group, int count) {
+  const int left = count - 4 * group;
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (16 * b + i >= left) scores[b][i] = -kInfinity;
+}
+"""
+
+# >>> kernels/hip/values.hip
+HIP_VALUES = r"""// V of a tile as operand A (rows = 16 output dims) of the second product, probabilities as operand B: o^T += V^T * p^T.
+// Step k of the product covers 32 tokens; its 8 tokens of a lane are those whose scores the lane has computed:
+// 4 * group + 0..3 and 16 + 4 * group + 0..3. A read covers kDimBlocks blocks of 16 dims.
+
+// Two fp8 numbers of a word as bf16; the builtin wants a literal.
+DEVICE bf16x2 bf16_pair(u32 word, bool high) {
+  return high ? __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, true) : __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, false);
+}
+
+DEVICE u32 token_of(int group, int index) { return index < 4 ? 4 * group + index : 12 + 4 * group + index; }
+
+template <Traits T>
+struct Values;
+
+// fp8 through transposing reads: 16 lanes read 8 tokens of 16 dims, and each receives one dim.
+template <Traits T>
+  requires(T.kv == kFp8 && !T.direct_cvt)
+struct Values<T> {
+  static constexpr int kReads = 8, kDimBlocks = 1;
+  typedef i32x2 Raw;
+  u32 place[4];  // by the lowest two bits of the dim block, which the swizzle covers
+
+  MEMBER Values(const Lane& at) {
+    const u32 token = token_of(at.group, at.column / 2);
+#pragma unroll
+    for (int d = 0; d < 4; ++d) place[d] = Tile<T>::place(token, 8 * at.wave + d) + at.column % 2 * 8;
+  }
+  MEMBER Raw read(LDS const char* tile, int step, int d) const {
+    return __builtin_amdgcn_ds_read_tr8_b64_v2i32((LDS i32x2*)(tile + place[d % 4] + d / 4 * 64 + step * 32 * kQkDim));
+  }
+  MEMBER static bf16x8 operand(const Raw& raw, int) {
+    bf16x8 all;
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) {
+      const bf16x2 two = bf16_pair(raw[pair / 2], pair % 2);
+      all[2 * pair] = two[0];
+      all[2 * pair + 1] = two[1];
+    }
+    return all;
+  }
+  MEMBER static int dim(int d, int group) { return 16 * d + 4 * group; }
+  static constexpr int kDimStep = 1;  // from one element of Accumulator::values[d] to the next
+};
+
+// fp8 without them: a lane reads 4 dims of each of its tokens, converts pairs of dims and exchanges halves of registers.
+template <Traits T>
+  requires(T.kv == kFp8 && T.direct_cvt)
+struct Values<T> {
+  static constexpr int kReads = 2, kDimBlocks = 4;
+  struct Raw {
+    u32 token[8];
+  };
+  u32 place[8];
+
+  MEMBER Values(const Lane& at) {
+#pragma unroll
+    for (int t = 0; t < 8; ++t) place[t] = Tile<T>::place(token_of(at.group, t), 8 * at.wave + at.column / 4) + at.column % 4 * 4;
+  }
+  MEMBER Raw read(LDS const char* tile, int step, int half) const {
+    Raw raw;
+#pragma unroll
+    for (int t = 0; t < 8; ++t) raw.token[t] = *(LDS const u32*)(tile + place[t] + half * 64 + step * 32 * kQkDim);
+    return raw;
+  }
+  MEMBER static bf16x8 operand(const Raw& raw, int e) {
+    i32x4 all;
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) {
+      const u32 even = __builtin_bit_cast(u32, bf16_pair(raw.token[2 * pair], e / 2));
+      const u32 odd = __builtin_bit_cast(u32, bf16_pair(raw.token[2 * pair + 1], e / 2));
+      all[pair] = __builtin_amdgcn_perm(odd, even, e % 2 ? 0x07060302 : 0x05040100);
+    }
+    return __builtin_bit_cast(bf16x8, all);
+  }
+  MEMBER static int dim(int d, int group) { return d / 4 * 64 + 16 * group + d % 4; }
+  static constexpr int kDimStep = 4;
+};
+
+// fp4 through transposing reads: 8 tokens of 32 dims, a block with one scale for each token. The scales go into the
+// probabilities, since a conversion takes two tokens and one scale.
+template <Traits T>
+  requires(T.kv == kMxfp4)
+struct Values<T> {
+  static constexpr int kReads = 4, kDimBlocks = 2, kRow = Tile<T>::kRowBytes;
+  typedef i32x2 Raw;
+  u32 place[2];
+
+  MEMBER Values(const Lane& at) {
+    const u32 token = token_of(at.group, at.column % 8);
+#pragma unroll
+    for (int d = 0; d < 2; ++d) place[d] = Tile<T>::place(token, 4 * at.wave + d) + at.column / 8 * 8;
+  }
+  MEMBER Raw read(LDS const char* tile, int step, int block) const {
+    return __builtin_amdgcn_ds_read_tr4_b64_v2i32((LDS i32x2*)(tile + place[block % 2] + block / 2 * 32 + step * 32 * kRow));
+  }
+  MEMBER static bf16x8 operand(const Raw& raw, int half) {
+    bf16x8 all;
+    const u32 word = raw[half];
+    const bf16x2 pairs[4] = {
+        __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(word, 1.0f, 0), __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(word, 1.0f, 1),
+        __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(word, 1.0f, 2), __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(word, 1.0f, 3)};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) all[i] = pairs[i / 2][i % 2];
+    return all;
+  }
+  MEMBER static int dim(int d, int group) { return 16 * d + 4 * group; }
+  static constexpr int kDimStep = 1;
+};
+
+// bf16 through transposing reads of 4 tokens of 16 dims.
+template <Traits T>
+  requires(T.kv == kBf16)
+struct Values<T> {
+  static constexpr int kReads = 8, kDimBlocks = 1, kRow = Tile<T>::kRowBytes;
+  typedef bf16x8 Raw;
+  u32 place[4];
+
+  MEMBER Values(const Lane& at) {
+    const u32 token = 4 * at.group + at.column / 4;
+#pragma unroll
+    for (int d = 0; d < 4; ++d) place[d] = Tile<T>::place(token, 16 * at.wave + 2 * d + at.column % 4 / 2) + at.column % 2 * 8;
+  }
+  MEMBER Raw read(LDS const char* tile, int step, int d) const {
+    LDS const char* from = tile + place[d % 4] + d / 4 * 128 + step * 32 * kRow;
+    const bf16x4 low = __builtin_amdgcn_ds_read_tr16_b64_v4bf16((LDS bf16x4*)from);
+    const bf16x4 high = __builtin_amdgcn_ds_read_tr16_b64_v4bf16((LDS bf16x4*)(from + 16 * kRow));
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+  }
+  MEMBER static bf16x8 operand(const Raw& raw, int) { return raw; }
+  MEMBER static int dim(int d, int group) { return 16 * d + 4 * group; }
+  static constexpr int kDimStep = 1;
+};
+
+DEVICE bf16x8 bf16_of(f32x4 low, f32x4 high) {
+  return __builtin_shufflevector(__builtin_convertvector(low, bf16x4), __builtin_convertvector(high, bf16x4), 0, 1, 2, 3, 4, 5, 6, 7);
+}
+
+// What `preload` of a tile has read: everything, or nothing.
+template <Traits T>
+struct Preloaded {
+  static constexpr int kSteps = T.tile / 32;
+  typename Values<T>::Raw raw[T.preload_v ? kSteps : 1][Values<T>::kReads];
+
+  MEMBER void read(const Values<T>& values, LDS const char* tile) {
+    if (!T.preload_v) return;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int i = 0; i < Values<T>::kReads; ++i) raw[step][i] = values.read(tile, step, i);
+  }
+};
+
+// o^T += V^T * p^T for a tile, and the sums of the probabilities as a product with ones.
+template <Traits T>
+  requires(!T.fp8_pv)
+DEVICE void accumulate(const Values<T>& values, const Preloaded<T>& loaded, LDS const char* tile, const ScaleTile<T> LDS* scales, const Lane& at,
+                       const f32x4 (*p)[Tile<T>::kBlocks], Accumulator* sums) {
+  const bf16x8 ones = {1, 1, 1, 1, 1, 1, 1, 1};
+#pragma unroll
+  for (int step = 0; step < T.tile / 32; ++step) {
+    bf16x8 weights[T.row_blocks];
+#pragma unroll
+    for (int r = 0; r < T.row_blocks; ++r) {
+      weights[r] = bf16_of(p[r][2 * step], p[r][2 * step + 1]);
+      sums[r].total = __builtin_amdgcn_mfma_f32_16x16x32_bf16(ones, weights[r], sums[r].total, 0, 0, 0);
+    }
+#pragma unroll
+    for (int i = 0; i < Values<T>::kReads; ++i) {
+      const auto raw = T.preload_v ? loaded.raw[step * T.preload_v][i] : values.read(tile, step, i);
+      if constexpr (T.kv == kMxfp4) {
+        LDS const float* scale = &scales->values[4 * at.wave + i][32 * step + 4 * at.group];
+        const f32x4 low = *(LDS const f32x4*)scale, high = *(LDS const f32x4*)(scale + 16);
+#pragma unroll
+        for (int r = 0; r < T.row_blocks; ++r) weights[r] = bf16_of(p[r][2 * step] * low, p[r][2 * step + 1] * high);
+      }
+#pragma unroll
+      for (int part = 0; part < Values<T>::kDimBlocks; ++part) {
+        const bf16x8 v = values.operand(raw, part);
+        const int d = i * Values<T>::kDimBlocks + part;
+#pragma unroll
+        for (int r = 0; r < T.row_blocks; ++r)
+          sums[r].values[d] = __builtin_amdgcn_mfma_f32_16x16x32_bf16(v, weights[r], sums[r].values[d], 0, 0, 0);
+      }
+    }
+  }
+}
+
+// The same with fp8 probabilities and V as it is: 128 tokens in one product.
+template <Traits T>
+  requires(T.fp8_pv)
+DEVICE void accumulate(const Values<T>& values, const Preloaded<T>& loaded, LDS const char* tile, const ScaleTile<T> LDS*, const Lane&,
+                       const f32x4 (*p)[Tile<T>::kBlocks], Accumulator* sums) {
+  constexpr int kOne = 0x38383838;  // 1.0 in e4m3, four times
+  const i32x8 ones = {kOne, kOne, kOne, kOne, kOne, kOne, kOne, kOne};
+  i32x8 weights[T.row_blocks];
+#pragma unroll
+  for (int r = 0; r < T.row_blocks; ++r) {
+#pragma unroll
+    for (int b = 0; b < 8; ++b)
+      weights[r][b] = __builtin_amdgcn_cvt_pk_fp8_f32(p[r][b][2], p[r][b][3], __builtin_amdgcn_cvt_pk_fp8_f32(p[r][b][0], p[r][b][1], 0, false), true);
+    sums[r].total = scaled_product<kFormatFp8>(ones, weights[r], sums[r].total);
+  }
+#pragma unroll
+  for (int d = 0; d < 8; ++d) {
+    i32x8 v;
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      const i32x2 raw = T.preload_v ? loaded.raw[step * T.preload_v][d] : values.read(tile, step, d);
+      v[2 * step] = raw[0];
+      v[2 * step + 1] = raw[1];
+    }
+#pragma unroll
+    for (int r = 0; r < T.row_blocks; ++r) sums[r].values[d] = scaled_product<kFormatFp8>(v, weights[r], sums[r].values[d]);
+  }
+}
+"""
+
+# >>> kernels/hip/output.hip
+HIP_OUTPUT = r"""// What a workgroup leaves behind: final rows where one split holds all of a sequence, else normalised partial rows and the
+// base-2 logarithm of their weight.
+
+struct Destination {
+  __bf16* out;      // [total rows, 512]
+  __bf16* partial;  // [total rows, num_kv_splits, 512]
+  float* lse;       // [total rows, num_kv_splits]
+  int num_kv_splits, split;
+  bool whole;       // this split is the only one of its sequence
+
+  MEMBER __bf16* row(u32 index) const {
+    return whole ? out + (u64)index * kVDim : partial + ((u64)index * num_kv_splits + split) * kVDim;
+  }
+};
+
+template <Traits T>
+DEVICE void store_row(__bf16* row, const Accumulator& sums, float scale, const Lane& at) {
+#pragma unroll
+  for (int d = 0; d < 8; ++d) {
+    __bf16* to = row + at.wave * kWaveDims + Values<T>::dim(d, at.group);
+    const bf16x4 four = __builtin_convertvector(sums.values[d] * scale, bf16x4);
+    if (Values<T>::kDimStep == 1) {
+      *(bf16x4*)to = four;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i * Values<T>::kDimStep] = four[i];
+    }
+  }
+}
+
+// index: of the row among all query rows. v_scale: what one unit of V is worth.
+template <Traits T>
+DEVICE void store_result(const Destination& to, u32 index, const Accumulator& sums, const Softmax<T>& softmax, float v_scale, const Lane& at) {
+  const float total = sums.total[0];
+  store_row<T>(to.row(index), sums, v_scale / total, at);
+  if (!to.whole && at.wave == 0 && at.group == 0) to.lse[(u64)index * to.num_kv_splits + to.split] = softmax.shift + __builtin_amdgcn_logf(total);
+}
+
+// Rows of a sequence without KV.
+DEVICE void store_zeros(__bf16* rows, int count) {
+  for (int i = threadIdx.x; i < count * (kVDim / 8); i += kThreads) ((i32x4*)rows)[i] = i32x4{0, 0, 0, 0};
+}
+"""
+
+# >>> kernels/hip/combine.hip
+HIP_COMBINE = r"""// out = sum of the splits' normalised rows, weighted by 2^lse.
+
+DEVICE float wave_max(float value) {
+#pragma unroll
+  for (int mask = 1; mask < 64; mask *= 2) value = fmaxf(value, __shfl_xor(value, mask));
+  return value;
+}
+DEVICE float wave_sum(float value) {
+#pragma unroll
+  for (int mask = 1; mask < 64; mask *= 2) value += __shfl_xor(value, mask);
+  return value;
+}
+
+// One wave, one row: lane i weighs split i (so there are at most 64), and each lane adds up 8 dims.
+DEVICE void combine_row(__bf16* out, const __bf16* partial, const float* lse, u32 row, int num_kv_splits, int active, int lane) {
+  const float own = lse[(u64)row * num_kv_splits + min(lane, active - 1)];
+  const float weight_log2 = lane < active ? own : -kInfinity;
+  const float largest = wave_max(weight_log2);
+  // If every score of the row was -infinity, so are all weights, and their differences are NaN like the row itself.
+  float weight = __builtin_amdgcn_exp2f(weight_log2 - largest);
+  weight /= wave_sum(weight);
+  const bf16x8* from = (const bf16x8*)(partial + (u64)row * num_kv_splits * kVDim) + lane;
+  float sum[8] = {};
+#pragma unroll 4
+  for (int split = 0; split < active; ++split) {
+    const float w = __builtin_bit_cast(float, __builtin_amdgcn_readlane(__builtin_bit_cast(int, weight), split));
+    const bf16x8 part = from[split * (kVDim / 8)];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum[i] += w * (float)part[i];
+  }
+  bf16x8 result;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) result[i] = (__bf16)sum[i];
+  ((bf16x8*)(out + (u64)row * kVDim))[lane] = result;
+}
+
+// Second launch. Grid: sequences x groups of 4 rows, a wave each. Sequences that one split held are complete already.
+__global__ void __launch_bounds__(kThreads) mla_combine(__bf16* out, const __bf16* partial, const float* lse, const int* qo_indptr, const int* kv_indptr,
+                                                        int heads, int num_kv_splits, int tile) {
+  const Lane at;
+  const Work work(qo_indptr, kv_indptr, blockIdx.x, heads, num_kv_splits, tile);
+  const int row = blockIdx.y * kWaves + at.wave;
+  if (work.active_splits > 1 && row < work.rows) combine_row(out, partial, lse, work.row_begin + row, num_kv_splits, work.active_splits, at.lane);
+}
+
+// Whether this workgroup is the last of `active` to come here. What it wrote before is visible to the last one, which leaves
+// the ticket counter at zero for the next launch.
+DEVICE bool arrives_last(u32* counter, int active, LDS u32* shared_ticket) {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");  // waits for this wave's stores and writes L2 back
+  barrier();
+  if (threadIdx.x == 0) *shared_ticket = __hip_atomic_fetch_add(counter, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  barrier();
+  const bool last = __builtin_amdgcn_readfirstlane(*shared_ticket) == (u32)active - 1;
+  if (last) {
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
+    if (threadIdx.x == 0) __hip_atomic_store(counter, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  }
+  return last;
+}
+"""
+
+# >>> kernels/hip/decode.hip
+HIP_DECODE = r"""// The kernel: one split of one sequence for 16 * row_blocks query rows.
+
+template <Traits T>
+struct Decoder {
+  using Geometry = Tile<T>;
+  using Query = typename QueryOf<T.kv>::type;
+  Shared<T> LDS* shared;
+  Lane at;
+  Loader<T> loader;
+  ScaleLoader<T> scales;
+  int kv_begin, tokens, tiles;
+  const __bf16* q;  // first row of the sequence
+  int first_row, last_row;
+  Keys<T> keys;
+  Values<T> values;
+  Query query[T.row_blocks];
+  bool wide;  // see Fp8Query
+  Softmax<T> softmax[T.row_blocks];
+  Accumulator sums[T.row_blocks];
+
+  MEMBER void load(int tile) {
+    if (tile < tiles) loader.load(tile, shared->tiles[tile % T.buffers]);
+  }
+  MEMBER ScaleTile<T> LDS* scale_tile(int tile) {
+    if constexpr (T.kv == kMxfp4) return &shared->scales[tile % Geometry::kScaleBuffers];
+    return nullptr;
+  }
+
+  MEMBER void start() {
+    scales.load(loader, kv_begin, 0);
+    load(0);
+    if (T.buffers == 3) load(1);
+  }
+
+  MEMBER const __bf16* query_row(int r) const { return q + (u64)min(first_row + 16 * r + at.column, last_row) * kQkDim; }
+
+  MEMBER void load_query(float to_log2) {
+    wide = false;
+#pragma unroll
+    for (int r = 0; r < T.row_blocks; ++r) {
+      query[r].load(query_row(r), at.group);
+      softmax[r].to_log2 = to_log2 * query[r].scale;
+      wide |= query[r].wide;
+    }
+    if constexpr (T.kv != kBf16) {
+      if (!wide) return;
+#pragma unroll
+      for (int r = 0; r < T.row_blocks; ++r) store_remainders(&shared->remainders[r], query_row(r), query[r], at);
+    }
+  }
+
+  MEMBER void run() {
+    for (int tile = 0; tile < tiles; ++tile) {
+      if (T.buffers == 3 && tile + 1 < tiles)
+        wait_loads<Geometry::kLeastWaveLoads>();
+      else
+        wait_loads<0>();
+      scales.store(scale_tile(tile));
+      barrier();
+      if (T.buffers > 1) load_ahead(tile);
+      attend(tile);
+      if (T.buffers == 1) {
+        barrier();
+        load_ahead(tile);
+      }
+    }
+  }
+
+  // After the barrier nobody reads the buffer of the tile before `tile` any more.
+  MEMBER void load_ahead(int tile) {
+    if (tile + 1 < tiles) scales.load(loader, kv_begin, tile + 1);
+    load(tile + (T.buffers == 3 ? 2 : 1));
+  }
+
+  MEMBER void attend(int tile) {
+    LDS const char* kv = shared->tiles[tile % T.buffers];
+    const ScaleTile<T> LDS* scale = scale_tile(tile);
+    f32x4 p[T.row_blocks][Geometry::kBlocks] = {};
+    if (T.setprio) __builtin_amdgcn_s_setprio(1);
+#pragma unroll
+    for (int b = 0; b < Geometry::kBlocks; ++b) {
+      f32x4 block[T.row_blocks] = {};
+      keys.multiply(kv, scale, b, query, block);
+#pragma unroll
+      for (int r = 0; r < T.row_blocks; ++r) p[r][b] = block[r];
+    }
+    if constexpr (T.kv != kBf16)
+      if (wide) add_remainders<T>(keys, kv, scale, shared->remainders, at.lane, p);
+    if (T.setprio) __builtin_amdgcn_s_setprio(0);
+    Preloaded<T> loaded;
+    loaded.read(values, kv);
+    const int count = tokens - tile * T.tile;
+#pragma unroll
+    for (int r = 0; r < T.row_blocks; ++r) {
+      if (count < T.tile) mask_tail(p[r], at.group, count);
+      softmax[r].apply(p[r], sums[r]);
+    }
+    if (T.setprio) __builtin_amdgcn_s_setprio(1);
+    accumulate<T>(values, loaded, kv, scale, at, p, sums);
+    if (T.setprio) __builtin_amdgcn_s_setprio(0);
+  }
+};
+
+// Grid: sequences x num_kv_splits x groups of 16 * row_blocks query rows.
+//   q            bf16 [total rows, 576], row = token * heads + head
+//   kv           [total_kv, row bytes], or with paging [pages, page size, row bytes]
+//   kv_scale     fp8: f32 [1]; mxfp4: E8M0 [total_kv, scale_stride]; bf16: unused
+//   block_table  paged: int32 [sequences, table_stride], physical page of each logical one; page size 2^page_bits
+//   qo_indptr, kv_indptr   int32 [sequences + 1], in tokens
+//   out, partial, lse      see Destination
+//   tickets      last_arriver: u32 [sequences, row groups], zero
+template <Traits T>
+__global__ void __launch_bounds__(kThreads, T.waves_per_simd)
+    mla_decode(const __bf16* q, const u8* kv, const u8* kv_scale, const int* block_table, const int* qo_indptr, const int* kv_indptr, __bf16* out,
+               __bf16* partial, float* lse, u32* tickets, int heads, int num_kv_splits, int scale_stride, int table_stride, int page_bits,
+               float sm_scale) {
+  __shared__ Shared<T> memory;
+  Shared<T> LDS* shared = (Shared<T> LDS*)&memory;
+  constexpr int kRows = 16 * T.row_blocks;
+  const Lane at;
+  const int sequence = blockIdx.x, split = blockIdx.y, first_row = blockIdx.z * kRows;
+  const Work work(qo_indptr, kv_indptr, sequence, heads, num_kv_splits, T.tile);
+  if (first_row >= work.rows) return;
+  if (split >= work.active_splits) {
+    if (split == 0) store_zeros(out + (u64)(work.row_begin + first_row) * kVDim, min(kRows, work.rows - first_row));
+    return;
+  }
+  const int first = split * work.tiles_per_split * T.tile, end = min(first + work.tiles_per_split * T.tile, work.kv_len);
+
+  const int* table = block_table + (T.paged ? (u64)sequence * table_stride : 0);
+  Decoder<T> decoder = {shared, at, Loader<T>(at, kv, table, work, first, end, page_bits),
+                        ScaleLoader<T>{kv_scale, scale_stride, (int)threadIdx.x % T.tile, (int)threadIdx.x / T.tile}, work.kv_begin, end - first,
+                        (end - first + T.tile - 1) / T.tile, q + (u64)work.row_begin * kQkDim, first_row, work.rows - 1, Keys<T>(at), Values<T>(at)};
+  decoder.start();
+  const float kv_unit = T.kv == kFp8 ? *(const float*)kv_scale : 1.0f;
+  decoder.load_query(sm_scale * kLog2E * kv_unit);
+  decoder.run();
+
+  const Destination to = {out, partial, lse, num_kv_splits, split, work.active_splits == 1};
+#pragma unroll
+  for (int r = 0; r < T.row_blocks; ++r) {
+    const int row = first_row + 16 * r + at.column;
+    if (row < work.rows) store_result<T>(to, work.row_begin + row, decoder.sums[r], decoder.softmax[r], kv_unit, at);
+  }
+  if (T.last_arriver && !to.whole) {
+    if (!arrives_last(tickets + sequence * gridDim.z + blockIdx.z, work.active_splits, &shared->ticket)) return;
+    for (int row = at.wave; row < min(kRows, work.rows - first_row); row += kWaves)
+      combine_row(out, partial, lse, work.row_begin + first_row + row, num_kv_splits, work.active_splits, at.lane);
+  }
+}
+"""
+
+# >>> kernels/hip/launch.hip
+HIP_LAUNCH = r"""// Host side: launches on the default queue. MLA_INSTANTIATIONS, one LAUNCH(number, traits) a kernel, is defined before this.
+
+template <Traits T>
+static const char* launch(const DecodeArguments& a) {
+  constexpr int kRows = 16 * T.row_blocks;
+  if (a.sequences == 0 || a.rows_per_sequence == 0) return nullptr;
+  auto* out = (__bf16*)a.out;
+  auto* partial = (__bf16*)a.partial;
+  const dim3 grid(a.sequences, a.num_kv_splits, (a.rows_per_sequence + kRows - 1) / kRows);
+  mla_decode<T><<<grid, kThreads>>>((const __bf16*)a.q, (const u8*)a.kv, (const u8*)a.kv_scale, a.block_table, a.qo_indptr, a.kv_indptr, out, partial,
+                                    a.lse, a.tickets, a.heads, a.num_kv_splits, a.scale_stride, a.table_stride, a.page_bits, a.sm_scale);
+  if (a.num_kv_splits > 1 && !T.last_arriver) {
+    const dim3 rows(a.sequences, (a.rows_per_sequence + kWaves - 1) / kWaves);
+    mla_combine<<<rows, kThreads>>>(out, partial, a.lse, a.qo_indptr, a.kv_indptr, a.heads, a.num_kv_splits, T.tile);
+  }
+  const hipError_t error = hipGetLastError();
+  return error == hipSuccess ? nullptr : hipGetErrorString(error);
+}
+
+const char* launch_decode(int kernel, const DecodeArguments& arguments) {
+#define LAUNCH(number, ...) \
+  case number: return launch<Traits{__VA_ARGS__}>(arguments);
+  switch (kernel) {
+    MLA_INSTANTIATIONS
+    default: return "the module has no kernel of this number";
+  }
+#undef LAUNCH
+}
+"""
+
+# >>> kernels/hip/arguments.h
+HIP_ARGUMENTS = r"""// What the host hands to a launch; see mla_decode for shapes. It stands before launch.hip and before binding.cpp.
+struct DecodeArguments {
+  const void *q, *kv, *kv_scale;
+  const int *block_table, *qo_indptr, *kv_indptr;
+  void *out, *partial;
+  float* lse;
+  unsigned* tickets;
+  int sequences, heads;
+  int rows_per_sequence;  // the most query rows (tokens x heads) that a sequence has
+  int num_kv_splits;
+  int scale_stride, table_stride, page_bits;
+  float sm_scale;
+};
+
+// Launches kernel number `kernel` of the module, and the combine if there are splits, on the default queue.
+// Returns nullptr, or what went wrong.
+const char* launch_decode(int kernel, const DecodeArguments& arguments);
+"""
+
+# >>> kernels/hip/binding.cpp
+HIP_BINDING = r"""// Tensors to pointers. Python guarantees dtypes, shapes and dense rows once per plan.
+
+void decode(int64_t kernel, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& kv_scale, const at::Tensor& qo_indptr,
+            const at::Tensor& kv_indptr, const at::Tensor& out, const at::Tensor& partial, const at::Tensor& lse, const at::Tensor& tickets,
+            int64_t rows_per_sequence, int64_t num_kv_splits, double sm_scale) {
+  DecodeArguments a = {};
+  a.q = q.data_ptr();
+  a.kv = kv.data_ptr();
+  a.kv_scale = kv_scale.data_ptr();
+  a.qo_indptr = qo_indptr.data_ptr<int>();
+  a.kv_indptr = kv_indptr.data_ptr<int>();
+  a.out = out.data_ptr();
+  a.partial = partial.data_ptr();
+  a.lse = lse.data_ptr<float>();
+  a.tickets = (unsigned*)tickets.data_ptr<int>();
+  a.sequences = (int)qo_indptr.numel() - 1;
+  a.heads = (int)q.size(1);
+  a.rows_per_sequence = (int)rows_per_sequence;
+  a.num_kv_splits = (int)num_kv_splits;
+  a.scale_stride = kv_scale.dim() == 2 ? (int)kv_scale.stride(0) : 0;
+  a.sm_scale = (float)sm_scale;
+  const char* problem = launch_decode((int)kernel, a);
+  TORCH_CHECK(problem == nullptr, "the HIP kernels could not be launched: ", problem);
+}
+"""
+
+# >>> kernels/hip_backend.py
+"""MLA decode with kernels of our own on gfx950 (MI355X): inline compilation, plans, and a cost model for untuned shapes."""
+
+# from __future__ import annotations
+
+import functools
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+# from kernels.assets import (
+#     DISPATCH_TABLE,
+#     HIP_ARGUMENTS,
+#     HIP_BINDING,
+#     HIP_BLOCK_SCALES,
+#     HIP_COMBINE,
+#     HIP_DECODE,
+#     HIP_LAUNCH,
+#     HIP_LOAD,
+#     HIP_OUTPUT,
+#     HIP_QUERY,
+#     HIP_REMAINDER,
+#     HIP_SCORES,
+#     HIP_SOFTMAX,
+#     HIP_TRAITS,
+#     HIP_VALUES,
+# )
+# from kernels.layout import QK_DIM, V_DIM, Shape, shape_of
+from task import input_t
+
+# One translation unit, in this order.
+HIP_KERNEL_SOURCES = {
+    "traits.hip": HIP_TRAITS,
+    "load.hip": HIP_LOAD,
+    "block_scales.hip": HIP_BLOCK_SCALES,
+    "query.hip": HIP_QUERY,
+    "scores.hip": HIP_SCORES,
+    "remainder.hip": HIP_REMAINDER,
+    "softmax.hip": HIP_SOFTMAX,
+    "values.hip": HIP_VALUES,
+    "output.hip": HIP_OUTPUT,
+    "combine.hip": HIP_COMBINE,
+    "decode.hip": HIP_DECODE,
+}
+
+HIP_ARCH = "gfx950"
+HIP_FORMATS = {"fp8": "kFp8", "mxfp4": "kMxfp4", "bf16": "kBf16"}
+HIP_ROW_BYTES = {"fp8": QK_DIM, "mxfp4": QK_DIM // 2 + QK_DIM // 32, "bf16": 2 * QK_DIM}
+HIP_MAX_SPLITS = 64  # what the combine serves
+
+# The cost model's MI355X: data sheet, bandwidth that others have reached, and guesses for the two latencies.
+MI355X_CUS = 256
+MI355X_BYTES_PER_NS = 7200
+TILE_LATENCY_NS = 1000  # from the issue of a tile's loads to their arrival
+LAUNCH_NS = 4000  # of the second kernel
+
+
+class Traits(NamedTuple):
+    """One instantiation of the kernels; the fields are those of `Traits` in traits.hip, in its order."""
+
+    format: str = "fp8"
+    row_blocks: int = 1
+    buffers: int = 2
+    tile: int = 32
+    waves_per_simd: int = 3
+    paged: bool = False
+    fp8_pv: bool = False
+    direct_cvt: bool = False
+    preload_v: bool = False
+    setprio: bool = False
+    last_arriver: bool = False
+
+    def initializer(self) -> str:
+        """As C++ between the braces of Traits{}."""
+        values = (HIP_FORMATS[self.format], *self[1:])
+        return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
+
+
+def traits_of(params: dict[str, Any]) -> Traits:
+    return Traits(**{name: params[name] for name in Traits._fields if name in params})
+
+
+# By row blocks, for shapes without an entry.
+UNTUNED_TRAITS = {1: Traits(waves_per_simd=3, setprio=True), 2: Traits(row_blocks=2, waves_per_simd=2, setprio=True)}
+
+
+def tuned_traits() -> tuple[Traits, ...]:
+    """Every instantiation that dispatch.yml names for gfx950 or that untuned shapes get: the shared module's, in order."""
+    entries = [entry["params"] for entry in DISPATCH_TABLE.get(HIP_ARCH, ()) if entry["backend"] == "hip"]
+    return tuple(dict.fromkeys([*map(traits_of, entries), *UNTUNED_TRAITS.values()]))
+
+
+def device_source() -> str:
+    """The kernels as one text; lines are blamed on their files in kernels/hip."""
+    return "".join(f'#line 1 "{name}"\n{text}' for name, text in HIP_KERNEL_SOURCES.items())
+
+
+def module_source(traits: Iterable[Traits]) -> str:
+    """Kernels, launcher, and the table of instantiations."""
+    table = " ".join(f"LAUNCH({number}, {each.initializer()})" for number, each in enumerate(traits))
+    return f'{device_source()}{HIP_ARGUMENTS}#define MLA_INSTANTIATIONS {table}\n#line 1 "launch.hip"\n{HIP_LAUNCH}'
+
+
+@functools.cache
+def hip_module(traits: tuple[Traits, ...]) -> Any:
+    """The compiled module; torch keeps it on disk under a name that its source decides."""
+    from torch.utils.cpp_extension import load_inline
+
+    source = module_source(traits)
+    return load_inline(
+        name="kernelproof_mla_" + hashlib.sha256(source.encode()).hexdigest()[:16],
+        cpp_sources=HIP_ARGUMENTS + HIP_BINDING,
+        cuda_sources=source,
+        functions=["decode"],
+        extra_cuda_cflags=["-O3", "-std=c++20", f"--offload-arch={HIP_ARCH}"],
+        with_cuda=True,
+    )
+
+
+def kernel_of(traits: Traits) -> tuple[Any, int]:
+    """A module and the kernel's number in it: the shared module where it can be, else one of its own."""
+    shared = tuned_traits()
+    if traits in shared:
+        return hip_module(shared), shared.index(traits)
+    return hip_module((traits,)), 0
+
+
+class HipBackend:
+    name = "hip"
+
+    def available(self, device: torch.device) -> str | None:
+        if device.type != "cuda" or torch.version.hip is None:
+            return f"the HIP kernels need a ROCm GPU and the tensors are on {device.type}"
+        arch = torch.cuda.get_device_properties(device).gcnArchName.split(":")[0]
+        if arch != HIP_ARCH:
+            return f"the HIP kernels are written for {HIP_ARCH} and this GPU is {arch}"
+        missing = [program for program in ("hipcc", "ninja") if shutil.which(program) is None]
+        return f"{' and '.join(missing)} must be on PATH to compile the HIP kernels" if missing else None
+
+    def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
+        traits = UNTUNED_TRAITS[1 if shape.rows <= 16 else 2]
+        costs = {splits: cost_ns(shape, traits, splits) for splits in range(1, HIP_MAX_SPLITS + 1)}
+        return {**traits._asdict(), "num_kv_splits": min(costs, key=lambda splits: costs[splits])}
+
+    def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
+        return HipPlan(data, params)
+
+
+def cost_ns(shape: Shape, traits: Traits, num_kv_splits: int) -> float:
+    """An estimate to compare splits by: the slower of the memory's time for all bytes and of the workgroups' time, in as many
+    rounds as the compute units need, each tile waiting for its loads; partial results and the second launch come on top."""
+    groups = shape.batch * -(-shape.rows // (16 * traits.row_blocks))
+    tiles = max(-(-shape.kv_len // traits.tile), 1)
+    tiles_per_split = -(-tiles // num_kv_splits)
+    active = -(-tiles // tiles_per_split)
+    rounds = -(-groups * active // (MI355X_CUS * traits.waves_per_simd))
+    tile_bytes = traits.tile * HIP_ROW_BYTES[traits.format]
+    partial_bytes = 2 * shape.batch * shape.rows * active * V_DIM * 2 if active > 1 else 0
+    memory_ns = (groups * tiles * tile_bytes + partial_bytes) / MI355X_BYTES_PER_NS
+    waiting_ns = rounds * (2 + tiles_per_split / max(traits.buffers - 1, 1)) * TILE_LATENCY_NS
+    return max(memory_ns, waiting_ns) + (LAUNCH_NS if active > 1 and not traits.last_arriver else 0)
+
+
+class HipPlan:
+    """Launches for one plan_key. Output and workspace are allocated once and rewritten by every call."""
+
+    def __init__(self, data: input_t, params: dict[str, Any]) -> None:
+        q, shape, self.traits = data[0], shape_of(data), traits_of(params)
+        self.splits = int(params["num_kv_splits"])
+        if not 1 <= self.splits <= HIP_MAX_SPLITS or self.traits.paged:
+            raise ValueError(f"num_kv_splits={self.splits}, paged={self.traits.paged}: 1 to {HIP_MAX_SPLITS} splits, no paging")
+        self.module, self.kernel = kernel_of(self.traits)
+        self.rows_per_sequence, self.device = shape.rows, q.device
+        rows, parts = q.shape[0] * shape.heads, self.splits if self.splits > 1 else 0
+        self.out = torch.empty(*q.shape[:2], V_DIM, dtype=torch.bfloat16, device=q.device)
+        self.partial = torch.empty(rows, parts, V_DIM, dtype=torch.bfloat16, device=q.device)
+        self.lse = torch.empty(rows, parts, dtype=torch.float32, device=q.device)
+        groups = -(-shape.rows // (16 * self.traits.row_blocks))
+        self.tickets = torch.zeros(shape.batch, groups, dtype=torch.int32, device=q.device)  # every launch leaves zeros
+
+    def __call__(self, data: input_t) -> torch.Tensor:
+        q, _, qo_indptr, kv_indptr, config = data
+        kv, kv_scale = self.kv_tensors(data)
+        workspace = (self.out, self.partial, self.lse, self.tickets)
+        tensors = (dense(q), dense(kv), kv_scale, qo_indptr, kv_indptr, *workspace)
+        with torch.cuda.device(self.device):
+            self.module.decode(self.kernel, *tensors, self.rows_per_sequence, self.splits, config["sm_scale"])
+        return self.out
+
+    def kv_tensors(self, data: input_t) -> tuple[torch.Tensor, torch.Tensor]:
+        """KV, and its scale where the format has one (else any tensor: the kernel does not read it)."""
+        kv_data = data[1]
+        return (kv_data["bf16"], self.lse) if self.traits.format == "bf16" else kv_data[self.traits.format]
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself unless it has gaps, which a caller of decode kernels has no reason to make."""
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
+
 # >>> kernels/dispatch.py
 """Which backend and which parameters serve a call, and the cache of the plans that result."""
 
@@ -680,6 +2036,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 # from kernels.assets import DISPATCH_TABLE
+# from kernels.hip_backend import HipBackend
 # from kernels.layout import Shape, plan_key, shape_of
 # from kernels.torch_backend import TorchBackend
 # from kernels.triton_backend import TritonBackend
@@ -712,7 +2069,7 @@ class Backend(Protocol):
 
 
 # In order of preference; the first that is available serves a shape without a tuned entry.
-BACKENDS: tuple[Backend, ...] = (TritonBackend(), TorchBackend())
+BACKENDS: tuple[Backend, ...] = (HipBackend(), TritonBackend(), TorchBackend())
 
 
 class Choice(NamedTuple):

@@ -11,3 +11,19 @@ CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 # {device or architecture: [{"shape": [batch, q_len, kv_len, heads], "backend": name, "params": {...}}]}
 DISPATCH_TABLE: dict[str, list[dict[str, Any]]] = yaml.safe_load((CONFIGS / "dispatch.yml").read_text())["amd-mixed-mla"]
+
+HIP = Path(__file__).resolve().parent / "hip"
+HIP_TRAITS = (HIP / "traits.hip").read_text()
+HIP_LOAD = (HIP / "load.hip").read_text()
+HIP_BLOCK_SCALES = (HIP / "block_scales.hip").read_text()
+HIP_QUERY = (HIP / "query.hip").read_text()
+HIP_SCORES = (HIP / "scores.hip").read_text()
+HIP_REMAINDER = (HIP / "remainder.hip").read_text()
+HIP_SOFTMAX = (HIP / "softmax.hip").read_text()
+HIP_VALUES = (HIP / "values.hip").read_text()
+HIP_OUTPUT = (HIP / "output.hip").read_text()
+HIP_COMBINE = (HIP / "combine.hip").read_text()
+HIP_DECODE = (HIP / "decode.hip").read_text()
+HIP_LAUNCH = (HIP / "launch.hip").read_text()
+HIP_ARGUMENTS = (HIP / "arguments.h").read_text()
+HIP_BINDING = (HIP / "binding.cpp").read_text()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from kernels.assets import DISPATCH_TABLE
+from kernels.hip_backend import HipBackend
 from kernels.layout import Shape, plan_key, shape_of
 from kernels.torch_backend import TorchBackend
 from kernels.triton_backend import TritonBackend
@@ -41,7 +42,7 @@ class Backend(Protocol):
 
 
 # In order of preference; the first that is available serves a shape without a tuned entry.
-BACKENDS: tuple[Backend, ...] = (TritonBackend(), TorchBackend())
+BACKENDS: tuple[Backend, ...] = (HipBackend(), TritonBackend(), TorchBackend())
 
 
 class Choice(NamedTuple):

@@ -1,7 +1,5 @@
 // out = sum of the splits' normalised rows, weighted by 2^lse.
 
-constexpr int kMaxSplits = 64;
-
 DEVICE float wave_max(float value) {
 #pragma unroll
   for (int mask = 1; mask < 64; mask *= 2) value = fmaxf(value, __shfl_xor(value, mask));
@@ -13,7 +11,7 @@ DEVICE float wave_sum(float value) {
   return value;
 }
 
-// One wave, one row: lane i weighs split i, and each lane adds up 8 dims.
+// One wave, one row: lane i weighs split i (so there are at most 64), and each lane adds up 8 dims.
 DEVICE void combine_row(__bf16* out, const __bf16* partial, const float* lse, u32 row, int num_kv_splits, int active, int lane) {
   const float own = lse[(u64)row * num_kv_splits + min(lane, active - 1)];
   const float weight_log2 = lane < active ? own : -kInfinity;

@@ -1,12 +1,13 @@
 // KV rows from memory into LDS, 16 bytes a lane, without a stop in registers. Written as assembly, because for the builtins the
 // compiler would wait for all loads in flight before the next transposing read of LDS; wait_loads() does the waiting. A load
 // must not follow the write of m0 at once.
+DEVICE u32 lds_offset(LDS char* at) { return (u32)(size_t)at; }
 DEVICE void load_to_lds(i32x4 resource, u32 lane_offset, u32 offset, LDS char* to) {
   asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, %3 offen lds"
-               :: "s"((u32)to), "v"(lane_offset), "s"(resource), "s"(offset) : "memory", "m0");
+               :: "s"(lds_offset(to)), "v"(lane_offset), "s"(resource), "s"(offset) : "memory", "m0");
 }
 DEVICE void load_to_lds(const u8* from, LDS char* to) {
-  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_dwordx4 %1, off" :: "s"((u32)to), "v"(from) : "memory", "m0");
+  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_dwordx4 %1, off" :: "s"(lds_offset(to)), "v"(from) : "memory", "m0");
 }
 
 // Raw buffer of `bytes` bytes: loads beyond its end give zeros.

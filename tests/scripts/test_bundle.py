@@ -55,7 +55,9 @@ def test_every_line_keeps_its_number_in_its_file():
         path, _, source_number = (place or "").rpartition(":")
         source = (ROOT / path).read_text().splitlines() if path else []
         if line.strip() and int(source_number or 0) in range(1, len(source) + 1):
-            assert line in (source[int(source_number) - 1], f"# {source[int(source_number) - 1]}")
+            embedded = line.partition(' = r"""')[2]  # the first line of a file that is a constant
+            original = source[int(source_number) - 1]
+            assert original in (line, embedded) or line == f"# {original}"
             checked += 1
     assert checked > 300
 
