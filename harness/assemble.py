@@ -1,14 +1,15 @@
 """From what a CaseRun found, or how it failed, to the CaseResult."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from harness.advice import CASE_RULES, advise
 from harness.case_run import CaseRun, description_of
-from harness.errors import BadOutput, CallFailed, DeviceFault, OutOfMemory, SubmissionRaised, WorkerTimedOut
+from harness.compare import compare_timings
+from harness.errors import BadOutput, CallFailed, CannotCompare, DeviceFault, OutOfMemory, SubmissionRaised, WorkerTimedOut
 from harness.floors import ReadFloor, floor_of
 from harness.policies import Policy
 from harness.problem import Problem
-from harness.result import CaseResult, Device, Floor, Official, Profile, Status, Timing
-from harness.session import Called
+from harness.result import CaseResult, Comparison, Conditions, Device, Floor, Official, Profile, Status, Timing
 from harness.stats import summarize
 from harness.verdict import Verdict
 from popcorn.cases import Case
@@ -19,8 +20,6 @@ STATUS_OF_FAILURE = {
     OutOfMemory: Status.OOM,
     WorkerTimedOut: Status.TIMEOUT,
 }  # every other failure: crashed
-RUNNER_LIMIT_NS = 120_000_000_000  # what an official runner grants for compiling a submission
-MAX_RELATIVE_CI = 0.05
 
 
 def failed_case(case: Case, error: CallFailed, printed: str) -> CaseResult:
@@ -45,7 +44,9 @@ class Assembler:
     device: Device
     read_floor: ReadFloor
 
-    def finished(self, case: Case, run: CaseRun, profile: Profile | None = None) -> CaseResult:
+    def finished(
+        self, case: Case, run: CaseRun, profile: Profile | None = None, conditions: Conditions | None = None
+    ) -> CaseResult:
         """The record of a case that has a verdict: complete, or interrupted while it was sampled."""
         verdict, first = run.verdict, run.first
         assert verdict is not None
@@ -55,7 +56,7 @@ class Assembler:
         floor, read_bytes = self._floor(run, verdict) if timing else (None, None)
         status, message = self._status(verdict, timing, floor)
         backend, params = description_of(first)
-        return CaseResult(
+        found = CaseResult(
             dict(case.spec),
             status,
             message=message,
@@ -69,8 +70,23 @@ class Assembler:
             compile_ns=first.sample.elapsed_ns,
             profile=profile,
             printed=run.printed,
-            warnings=_warnings(run, verdict, first, timing, floor),
+            conditions=conditions if timing else None,
         )
+        comparison, why_not = self._comparison(run, timing)
+        found = replace(found, comparison=comparison)
+        return replace(found, warnings=(*why_not, *advise(CASE_RULES, found)))
+
+    def _comparison(self, run: CaseRun, timing: Timing | None) -> tuple[Comparison | None, list[str]]:
+        """The comparison with the baseline, or why there is none."""
+        if run.rival is None or timing is None:
+            return None, []
+        sampling = run.rival.contestant.sampling
+        try:
+            if not run.rival.competes or sampling is None:
+                raise CannotCompare(run.rival.failure or "was not measured")
+            return compare_timings(timing, summarize(sampling.samples_ns), interleaved=True), []
+        except CannotCompare as error:
+            return None, [f"no comparison: the baseline {error}"]
 
     def _floor(self, run: CaseRun, verdict: Verdict) -> tuple[Floor | None, int | None]:
         """The floors, and the bytes read, for the mean of the contents that were used: ragged lengths change with the seed."""
@@ -92,23 +108,3 @@ class Assembler:
                 limit = f"below {floor.refusal_ns / 1e3:.2f} us, which the cheapest format needs at the datasheet's bandwidth"
                 return Status.REFUSED, f"{scored_ns / 1e3:.2f} us is {limit}: not a cold measurement of the whole work"
         return Status.PASS, ""
-
-
-def _warnings(run: CaseRun, verdict: Verdict, first: Called, timing: Timing | None, floor: Floor | None) -> tuple[str, ...]:
-    """What is worth knowing about a case: value, limit, next step."""
-    found, sampling = [], run.sampling
-    if verdict.strict and verdict.official.ok is not verdict.strict.ok:
-        accepts, refuses = ("official", "strict") if verdict.official.ok else ("strict", "official")
-        found.append(f"the {accepts} check accepts this output, the {refuses} one does not")
-    if first.sample.elapsed_ns > RUNNER_LIMIT_NS // 2:
-        seconds = first.sample.elapsed_ns / 1e9
-        found.append(f"the first call took {seconds:.0f} s; a runner grants 120 s for compiling: compile at import, or less")
-    if timing and sampling and sampling.exposed:
-        found.append(f"launch latency shows in {sampling.exposed} of {timing.runs} samples: custom_kernel waits for the device")
-    if timing and floor and floor.refusal_ns and timing.best_ns < floor.refusal_ns:
-        limit_us = floor.refusal_ns / 1e3
-        found.append(f"the best sample, {timing.best_ns / 1e3:.2f} us, is below the refusal floor of {limit_us:.2f} us")
-    if timing and timing.ci95_ns[1] - timing.ci95_ns[0] > MAX_RELATIVE_CI * timing.median_ns:
-        width = (timing.ci95_ns[1] - timing.ci95_ns[0]) / timing.median_ns
-        found.append(f"the interval is {width:.0%} of the median after {timing.runs} samples; a larger --budget-s narrows it")
-    return tuple(found)

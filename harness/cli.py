@@ -6,45 +6,24 @@ import sys
 from pathlib import Path
 
 from harness import policies
+from harness.compare import is_regression
 from harness.devices import describe_device, select_device
 from harness.errors import Exit, HarnessError, SubmissionNotLoaded, UsageError
 from harness.history import Recorder
-from harness.observer import Observer, Observers, Progress
+from harness.observer import Observer, Observers
 from harness.options import DEFAULT_TIMEOUT_S, parser
 from harness.options import ROOT as ROOT
 from harness.problem import Problem, load_problem
-from harness.referee import Request, evaluate
-from harness.result import Device, Result, write_result
+from harness.referee import TIMED_MODES, Request, evaluate
+from harness.report import RENDERERS
+from harness.report.writer import FileWriter
+from harness.result import Device, result_text
 from harness.terminal.choose import choose_renderer
 from popcorn.cases import Case, CaseError, parse_cases
 from popcorn.errors import PopcornError
 
 HIDDEN = "***"
-
-
-class JsonWriter:
-    """Writes the Result when it begins, after every case, and at the end."""
-
-    def __init__(self, path: Path):
-        self._path = path
-
-    def started(self, result: Result) -> None:
-        self._write(result)
-
-    def progress(self, progress: Progress) -> None:
-        pass
-
-    def case_done(self, result: Result) -> None:
-        self._write(result)
-
-    def finished(self, result: Result) -> None:
-        self._write(result)
-
-    def _write(self, result: Result) -> None:
-        try:
-            write_result(result, self._path)
-        except OSError as error:
-            raise UsageError(f"--json {self._path}: cannot be written: {error.strerror}") from None
+VIEWS = {"json": result_text, **RENDERERS}
 
 
 def main(argv: list[str]) -> int:
@@ -99,17 +78,35 @@ def run(options: argparse.Namespace, command: tuple[str, ...]) -> int:
         timeout_s=options.timeout_s or min(DEFAULT_TIMEOUT_S, problem.task.timeout_s(options.mode)),
         seed=options.seed,
         command=command,
+        baseline=_baseline(options),
     )
     screen = choose_renderer(sys.stdout, cases, options.no_color)
     try:
         result = evaluate(request, Observers(screen, *_writers(options)))
     finally:
         screen.close()
+    if result.ok and options.fail_on_regression and is_regression(result):
+        return int(Exit.REGRESSION)
     return int(result.exit_code)
 
 
+def _baseline(options: argparse.Namespace) -> Path | None:
+    path: Path | None = options.baseline
+    if path is None and options.fail_on_regression:
+        raise UsageError("--fail-on-regression needs --baseline FILE to compare with")
+    if path and options.mode not in TIMED_MODES:
+        raise UsageError(f"--baseline compares times; mode {options.mode} takes none: use {' or '.join(TIMED_MODES)}")
+    if path and not path.is_file():
+        raise SubmissionNotLoaded(f"--baseline {path}: no such file")
+    return path
+
+
 def _writers(options: argparse.Namespace) -> list[Observer]:
-    writers: list[Observer] = [JsonWriter(_writable(options.json))] if options.json else []
+    """One per option that names a file, each file a view of the Result that is rewritten after every case."""
+    paths = {name: _writable(f"--{name}", path) for name in VIEWS if (path := getattr(options, name))}
+    if len({path.resolve() for path in paths.values()}) < len(paths):
+        raise UsageError(f"{', '.join(f'--{name} {path}' for name, path in paths.items())}: every view needs a file of its own")
+    writers: list[Observer] = [FileWriter(f"--{name}", path, VIEWS[name]) for name, path in paths.items()]
     return [*writers, Recorder(options.record)] if options.record else writers
 
 
@@ -162,7 +159,7 @@ def _submission(wanted: Path | None, problem: Problem) -> Path:
     return path
 
 
-def _writable(path: Path) -> Path:
+def _writable(option: str, path: Path) -> Path:
     if not path.parent.is_dir() or path.is_dir():
-        raise UsageError(f"--json {path}: not a file in an existing folder")
+        raise UsageError(f"{option} {path}: not a file in an existing folder")
     return path

@@ -14,7 +14,7 @@ from harness.result import CaseResult, Change, Comparison, Result, Timing
 from harness.stats import CONFIDENCE, RESAMPLES, SEED
 
 MARGIN = 0.01
-MIN_SAMPLES = 5  # with fewer, the resamples are so few that their interval means nothing
+MIN_SAMPLES = 6  # with fewer, a median has no 95 % interval
 
 
 def change_of(ci95: tuple[float, float]) -> Change:
@@ -57,13 +57,13 @@ def is_regression(result: Result) -> bool:
 def change_text(comparison: Comparison, name: str) -> str:
     """A comparison in words."""
     low, high = comparison.ci95
-    figures = f"{comparison.ratio:.3f} of its time [{low:.3f}, {high:.3f}]"
+    figures = f"{comparison.ratio:.3f} x its time [{low:.3f}, {high:.3f}]"
     match comparison.change:
         case Change.SAME:
-            return f"same as {name} within {MARGIN:.0%}, {figures}"
+            return f"same as {name} within {MARGIN:.0%}: {figures}"
         case Change.AMBIGUOUS:
-            return f"ambiguous against {name}, {figures}: more samples decide (--budget-s)"
-    return f"{comparison.change.value} than {name}, {figures}"
+            return f"ambiguous against {name}: {figures}; more samples decide (--budget-s)"
+    return f"{comparison.change.value} than {name}: {figures}"
 
 
 def _comparison(ratio: float, log_ratios: np.ndarray, interleaved: bool, baseline: Timing | None = None) -> Comparison:
@@ -77,7 +77,8 @@ def _log_ratios(samples_ns: Sequence[int], baseline_ns: Sequence[int], paired: b
     """Logarithms of the ratios of the medians of resamples [RESAMPLES]; `stir` makes the resamples of cases independent."""
     a, b = np.asarray(samples_ns, dtype=np.float64), np.asarray(baseline_ns, dtype=np.float64)
     if min(a.size, b.size) < MIN_SAMPLES:
-        raise CannotCompare(min(a.size, b.size), MIN_SAMPLES)
+        has = min(a.size, b.size)
+        raise CannotCompare(f"has {has} samples beside this one's; a comparison needs {MIN_SAMPLES} of each: raise --budget-s")
     random = np.random.default_rng((SEED, stir))
     if paired:  # an interrupted run may hold one sample more of the one that goes first
         pairs = min(a.size, b.size)

@@ -47,10 +47,7 @@ class HistoryError(HarnessError):
 
 
 class CannotCompare(HarnessError):
-    """Too few samples to say anything about a ratio."""
-
-    def __init__(self, samples: int, least: int):
-        super().__init__(f"{samples} samples; a comparison needs at least {least} of each: measure longer (--budget-s)")
+    """Two measurements that cannot be compared."""
 
 
 class DeviceUnavailable(HarnessError):

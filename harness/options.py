@@ -88,6 +88,9 @@ def _comparison(group: argparse._ArgumentGroup) -> None:
 def _output(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--json", type=Path, metavar="FILE", help="write the Result here, again after every case")
+    add("--html", type=Path, metavar="FILE", help="the same as one page with plots, to look at and to pass on")
+    add("--markdown", type=Path, metavar="FILE", help="the same as a table for a pull request")
+    add("--csv", type=Path, metavar="FILE", help="the same as a line per case, samples included")
     add("--no-color", action="store_true", help="no colour (NO_COLOR works too)")
 
 

@@ -13,12 +13,15 @@ from typing import BinaryIO
 
 import torch
 
-from harness.assemble import RUNNER_LIMIT_NS, Assembler, failed_case
+from harness.advice import END_RULES, LOADED_RULES, START_RULES, advise, refused_by_server
+from harness.assemble import Assembler, failed_case
 from harness.case_run import CaseRun
 from harness.clock import Clock, WallClock
+from harness.compare import compare_cases
 from harness.devices import data_limit_bytes, describe_device
 from harness.errors import CallFailed, HarnessError, SubmissionNotLoaded, SubmissionRaised
 from harness.floors import ReadFloor
+from harness.gpu_watch import GpuWatch, probe_of
 from harness.inputs import InputBuffers
 from harness.observer import Observer, Progress
 from harness.policies import Policy, cold_read
@@ -51,14 +54,15 @@ class Request:
     seed: int | None = None  # secret: combined with every case's own, and absent from the Result
     stops_at_failure: bool = False  # official: a benchmark whose official verdict fails is the last one
     command: tuple[str, ...] = ()
+    baseline: Path | None = None  # another submission, measured in turn with this one
     trace_folder: Path = Path("results", "profile")  # mode profile: where chrome traces go
 
 
 class Workers:
-    """The present worker, started or replaced when it is asked for."""
+    """The present worker of one submission, started or replaced when it is asked for."""
 
-    def __init__(self, request: Request, scratch: Path):
-        self._request, self._scratch = request, scratch
+    def __init__(self, request: Request, submission: Path, scratch: Path):
+        self._request, self._submission, self._scratch = request, submission, scratch
         self._session: Session | None = None
         self._started = 0
         self.load_ns: int | None = None
@@ -81,7 +85,7 @@ class Workers:
         self._started += 1
         folder = self._scratch / f"worker{self._started}"
         folder.mkdir()
-        submission = self._request.problem.stage(folder, self._request.submission)
+        submission = self._request.problem.stage(folder, self._submission)
         limits = Limits(self._request.timeout_s, data_limit_bytes(self._request.device))
         process = WorkerProcess(folder, self._request.backend, limits)
         session = Session(process, submission, self._request.device, limits.timeout_s)
@@ -115,13 +119,17 @@ class Evaluation:
         self._request, self._observer, self._clock = request, observer, clock
         device = describe_device(request.device)
         self._assembler = Assembler(request.problem, request.policy, device, ReadFloor(request.device, cold_read(device)))
+        self._watch = GpuWatch(probe_of(request.device), clock)
+        self._rivals: Workers | None = None
         self._result = _empty_result(request, device)
 
     def run(self) -> Result:
         """Run every case. Raises HarnessError, after the observer has been told what was measured until then."""
         self._observer.started(self._result)
         with tempfile.TemporaryDirectory(prefix="kernelproof-") as scratch:
-            workers = Workers(self._request, Path(scratch))
+            workers = Workers(self._request, self._request.submission, _folder(scratch, "submission"))
+            if self._request.baseline and self._request.mode in TIMED_MODES:
+                self._rivals = Workers(self._request, self._request.baseline, _folder(scratch, "baseline"))
             try:
                 self._run_cases(workers)
                 self._finish(State.COMPLETE)
@@ -132,12 +140,16 @@ class Evaluation:
                 raise
             finally:
                 workers.close()
+                if self._rivals:
+                    self._rivals.close()
         return self._result
 
     def _run_cases(self, workers: Workers) -> None:
         self._tell(0, "loading")
         workers.session()
         self._note_load(workers)
+        if self._rivals:
+            self._load_baseline(self._rivals)
         if self._request.policy.first_case_warmup and self._request.mode in TIMED_MODES:
             self._warm_up_first_case(workers)
         for index, case in enumerate(self._request.cases):
@@ -162,6 +174,7 @@ class Evaluation:
             with run:
                 run.run(timed)
                 profile = self._profile(run, index) if self._request.mode == "profile" else None
+            self._replace_fallen_rival(run)
         except CallFailed as error:
             self._raise_if_backend_is_missing(error)
             if not isinstance(error, SubmissionRaised):
@@ -169,9 +182,25 @@ class Evaluation:
             return failed_case(case, error, run.printed)
         except KeyboardInterrupt:
             if run.sampling and run.sampling.samples_ns:
-                self._add(self._assembler.finished(case, run))
+                self._add(self._finished(case, run))
             raise
-        return self._assembler.finished(case, run, profile)
+        return self._finished(case, run, profile)
+
+    def _finished(self, case: Case, run: CaseRun, profile: Profile | None = None) -> CaseResult:
+        return self._assembler.finished(case, run, profile, self._watch.take(run.sampling.exposed if run.sampling else 0))
+
+    def _load_baseline(self, rivals: Workers) -> None:
+        try:
+            rivals.session()
+        except SubmissionNotLoaded as error:
+            raise SubmissionNotLoaded(f"--baseline: {error}", error.detail) from None
+        assert self._result.baseline is not None
+        self._result = replace(self._result, baseline=replace(self._result.baseline, load_ns=rivals.load_ns))
+
+    def _replace_fallen_rival(self, run: CaseRun) -> None:
+        """A baseline that did not merely raise gets a new worker, as a submission does."""
+        if self._rivals and run.rival and run.rival.fault and not isinstance(run.rival.fault, SubmissionRaised):
+            self._rivals.close()
 
     def _profile(self, run: CaseRun, index: int) -> Profile:
         with new_file(self._request.trace_folder, f"{self._request.problem.name}-case{index + 1}", ".json") as trace:
@@ -186,25 +215,28 @@ class Evaluation:
             raise SubmissionNotLoaded(f"--backend {self._request.backend}: {message}") from None
 
     def _case_run(self, workers: Workers, index: int, case: Case) -> CaseRun:
-        session = workers.session()
+        session, rival = workers.session(), self._rivals.session() if self._rivals else None
         session.grant_time()
+        if rival:
+            rival.grant_time()
         policy, clock = self._request.policy, self._clock
         secret_case = case.with_seed(self._request.seed)
-        return CaseRun(self._request.problem, secret_case, policy, session, clock, functools.partial(self._tell, index))
+        tell = functools.partial(self._tell, index)
+        return CaseRun(self._request.problem, secret_case, policy, session, clock, tell, rival)
 
     def _tell(self, index: int, phase: str, samples_ns: tuple[int, ...] = (), left_s: float | None = None) -> None:
         cases = self._request.cases
+        if phase == "sampling":
+            self._watch.look()
         self._observer.progress(Progress(index, len(cases), cases[index], phase, samples_ns, left_s))
 
     def _note_load(self, workers: Workers) -> None:
         submission = replace(self._result.submission, load_ns=workers.load_ns)
-        warnings = self._result.warnings
-        if workers.load_ns and workers.load_ns > RUNNER_LIMIT_NS // 2:
-            took = f"importing the submission took {workers.load_ns / 1e9:.0f} s"
-            warnings += (f"{took}; a runner grants 120 s for it: compile less, or lazily",)
+        self._result = replace(self._result, submission=submission)
+        warnings = (*self._result.warnings, *advise(LOADED_RULES, self._result))
         if self._request.device.type == "cuda" and not workers.device_ipc:
             warnings += ("device memory cannot be shared between processes here: inputs are copied to the worker",)
-        self._result = replace(self._result, submission=submission, warnings=warnings)
+        self._result = replace(self._result, warnings=warnings)
 
     def _add(self, case: CaseResult) -> None:
         self._result = replace(self._result, cases=(*self._result.cases, case))
@@ -214,7 +246,10 @@ class Evaluation:
         request, cases = self._request, self._result.cases
         timed = request.mode in TIMED_MODES
         score = score_of(cases, request.problem.task.ranking_by, request.policy.statistic) if timed else None
-        self._result = replace(self._result, state=state, score=score, error=error)
+        comparison = compare_cases(cases)
+        self._result = replace(self._result, state=state, score=score, comparison=comparison, error=error)
+        warnings = (*self._result.warnings, *advise(END_RULES, self._result))
+        self._result = replace(self._result, warnings=warnings)
         self._observer.finished(self._result)
 
 
@@ -229,12 +264,7 @@ def evaluate(request: Request, observer: Observer, clock: Clock | None = None) -
 
 
 def _empty_result(request: Request, device: Device) -> Result:
-    content = request.submission.read_bytes()
-    warnings = ()
-    if device.peaks is None:
-        why = "a CPU has no datasheet bandwidth" if device.kind == "cpu" else "configs/devices.yml does not know this device"
-        warnings = (f"no roofline and no refusal floor: {why}; times are compared with a measured cold read only",)
-    return Result(
+    result = Result(
         schema_version=SCHEMA_VERSION,
         problem=request.problem.name,
         mode=request.mode,
@@ -244,11 +274,24 @@ def _empty_result(request: Request, device: Device) -> Result:
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         harness_version=harness_version(),
         containment=CONTAINMENT,
-        submission=Submission(request.submission.name, hashlib.sha256(content).hexdigest(), len(content)),
+        submission=_submission(request.submission),
+        baseline=_submission(request.baseline) if request.baseline else None,
         device=device,
         cases_total=len(request.cases),
-        warnings=warnings,
     )
+    refused = refused_by_server(request.submission.read_bytes(), request.submission.name)
+    return replace(result, warnings=(*advise(START_RULES, result), *refused))
+
+
+def _submission(path: Path) -> Submission:
+    content = path.read_bytes()
+    return Submission(path.name, hashlib.sha256(content).hexdigest(), len(content))
+
+
+def _folder(scratch: str, name: str) -> Path:
+    folder = Path(scratch, name)
+    folder.mkdir()
+    return folder
 
 
 def new_file(folder: Path, stem: str, suffix: str) -> BinaryIO:

@@ -126,6 +126,18 @@ class Profile:
     rows: tuple[ProfileRow, ...]
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """The device while a case was sampled; None where nothing tells."""
+
+    core_low_mhz: int | None = None
+    core_high_mhz: int | None = None
+    core_limit_mhz: int | None = None
+    throttled: tuple[str, ...] = ()  # the driver's reasons
+    other_processes: int | None = None  # with memory on the device
+    exposed_samples: int | None = None  # that launch latency is part of
+
+
 class Change(StrEnum):
     """What a ratio's interval says (docs/policies.md)."""
 
@@ -164,6 +176,7 @@ class CaseResult:
     compile_ns: int | None = None  # the first call, which compiles and plans
     profile: Profile | None = None
     comparison: Comparison | None = None
+    conditions: Conditions | None = None
     printed: str = ""  # stdout and stderr of the submission, the last 16 KiB; of the import too in the first case
     warnings: tuple[str, ...] = ()
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 import torch
 
-from harness.case_run import MAX_SLEEP_NS, CaseRun
+from harness.case_run import CaseRun
+from harness.contestant import MAX_SLEEP_NS
 from harness.errors import SubmissionRaised
 from harness.policies import AfterCalls, Policy
 from harness.session import Called

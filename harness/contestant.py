@@ -1,0 +1,146 @@
+"""One submission on one case: calls, verdict, samples. A CaseRun drives one of these, or two in turn."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.clock import Clock
+from harness.errors import CallFailed
+from harness.inputs import InputBuffers
+from harness.policies import Policy, Spent, StopRule
+from harness.problem import Problem
+from harness.session import Called, Session
+from harness.verdict import Verdict, judge
+
+INPUTS = "case"  # the name under which a case's inputs are lent
+MIN_SLEEP_NS, MAX_SLEEP_NS = 50_000, 20_000_000
+
+
+@dataclass
+class Sampling:
+    """The samples of one case, and what they cost."""
+
+    clock: Clock
+    sleep_ns: int = 0  # the device-side sleep that hides launch latency
+    samples_ns: list[int] = field(default_factory=list)
+    exposed: int = 0  # counted samples that launch latency is part of
+
+    def __post_init__(self) -> None:
+        self._started_ns = self.clock.now_ns()
+
+    @property
+    def spent(self) -> Spent:
+        """Kernel time summed, and wall time since sampling began."""
+        return Spent(sum(self.samples_ns), self.clock.now_ns() - self._started_ns)
+
+
+class Contestant:
+    """A submission in its worker. Methods raise CallFailed; what was found before stays readable."""
+
+    def __init__(self, problem: Problem, policy: Policy, session: Session, clock: Clock):
+        self._problem, self._policy, self._session, self._clock = problem, policy, session, clock
+        self._last: Called | None = None
+        self.first: Called | None = None
+        self.verdict: Verdict | None = None
+        self.sampling: Sampling | None = None
+        self._sleep_ns = 0
+
+    @property
+    def passes(self) -> bool:
+        """Whether the official verdict has passed so far."""
+        return self.verdict is not None and self.verdict.official.ok
+
+    def lend(self, buffers: InputBuffers, same_layout: bool) -> None:
+        """Show the worker the case's inputs, or that their contents are new."""
+        if same_layout:
+            self._session.refresh(INPUTS)
+        else:
+            self._session.map(INPUTS, buffers)
+
+    def call_first(self) -> None:
+        """The first call, which compiles and plans."""
+        self.first = self._last = self._session.call(INPUTS, describe=True)
+
+    def check(self, data: Any) -> None:
+        """Judge the output of the last call."""
+        assert self._last is not None
+        verdict = judge(self._problem, data, self._session.take(self._last))
+        self.verdict = self.verdict.worst(verdict) if self.verdict else verdict
+
+    def warm_up(self, rule: StopRule) -> None:
+        """Calls that are timed and not counted; the launch latency that they show says how long the sleep must be."""
+        warm = Sampling(self._clock, MIN_SLEEP_NS if self._policy.hides_launch else 0)
+        while not warm.samples_ns or not rule.done(warm.samples_ns, warm.spent):
+            sample = self._session.call(INPUTS, timed=True, sleep_ns=warm.sleep_ns).sample
+            warm.samples_ns.append(sample.elapsed_ns)
+            if self._policy.hides_launch:
+                warm.sleep_ns = min(MIN_SLEEP_NS + 2 * sample.host_ns, MAX_SLEEP_NS)
+        self._sleep_ns = warm.sleep_ns
+
+    def start_sampling(self) -> Sampling:
+        """From now on samples count."""
+        self.sampling = Sampling(self._clock, self._sleep_ns)
+        return self.sampling
+
+    def time_one(self) -> None:
+        """One sample. If launch latency showed, it is taken again behind a longer sleep, as long as that can grow."""
+        sampling = self.sampling
+        assert sampling is not None
+        while True:
+            called = self._last = self._session.call(INPUTS, timed=True, sleep_ns=sampling.sleep_ns)
+            exposed = called.sample.exposed and self._policy.hides_launch
+            if not exposed or sampling.sleep_ns >= MAX_SLEEP_NS:
+                break
+            sampling.sleep_ns = min(2 * max(sampling.sleep_ns, called.sample.host_ns, MIN_SLEEP_NS), MAX_SLEEP_NS)
+        sampling.exposed += exposed
+        sampling.samples_ns.append(called.sample.elapsed_ns)
+
+    def has_enough(self, sides: int) -> bool:
+        """Whether the policy is satisfied; of the wall time each of `sides` contestants has its share."""
+        sampling = self.sampling
+        assert sampling is not None
+        return self._policy.stop.done(sampling.samples_ns, _share(sampling.spent, sides))
+
+    def left_s(self, sides: int) -> float:
+        """Seconds of sampling that are left at most, for all sides together."""
+        assert self.sampling is not None
+        return sides * self._policy.stop.left_ns(_share(self.sampling.spent, sides)) / 1e9
+
+    def take_back(self) -> None:
+        """Take the inputs back, if the worker can still answer."""
+        if self._session.alive:
+            self._session.unmap(INPUTS)
+
+    def take_printed(self) -> str:
+        """What the submission has printed since the last time."""
+        return self._session.take_printed()
+
+
+class Rival:
+    """The baseline of an interleaved comparison. What goes wrong with it ends the comparison, not the candidate's run."""
+
+    def __init__(self, contestant: Contestant):
+        self.contestant = contestant
+        self.failure = ""  # why it is no longer measured
+        self.fault: CallFailed | None = None
+
+    @property
+    def competes(self) -> bool:
+        """Whether it is still measured."""
+        return not self.failure
+
+    def attempt(self, step: Callable[..., object], *arguments: Any) -> None:
+        """A step of its contestant; nothing once it has failed."""
+        if not self.competes:
+            return
+        try:
+            step(self.contestant, *arguments)
+        except CallFailed as error:
+            self.failure, self.fault = f"fails: {error}", error
+        verdict = self.contestant.verdict
+        if verdict and not verdict.official.ok:
+            self.failure = f"fails the official check: {verdict.official.message}"
+
+
+def _share(spent: Spent, sides: int) -> Spent:
+    return Spent(spent.kernel_ns, spent.wall_ns // sides)
