@@ -231,6 +231,15 @@ constexpr auto sub_i32 = [](i32 a, i32 b, bool& c) { i32 d; return c = __builtin
 constexpr auto addc_u32 = [](u32 a, u32 b, bool& c) { u64 d = u64(a) + b + c; return c = d >> 32, u32(d); };
 constexpr auto subb_u32 = [](u32 a, u32 b, bool& c) { u32 d = a - b - c; return c = u64(b) + c > a, d; };
 
+// Named, because GCC 12 ends a template argument list at the >> of a lambda in it.
+constexpr auto mul_hi_u32 = [](u32 a, u32 b, bool&) { return u32(u64(a) * b >> 32); };
+constexpr auto mul_hi_i32 = [](i32 a, i32 b, bool&) { return i32(i64(a) * b >> 32); };
+constexpr auto pack_hh_b32_b16 = [](u32 a, u32 b, bool&) { return a >> 16 | (b & 0xffff0000); };
+constexpr auto lshr_b32 = [](u32 a, u32 b, bool&) { return a >> (b & 31); };
+constexpr auto ashr_i32 = [](i32 a, u32 b, bool&) { return a >> (b & 31); };
+constexpr auto lshr_b64 = [](u64 a, u32 b, bool&) { return a >> (b & 63); };
+constexpr auto ashr_i64 = [](i64 a, u32 b, bool&) { return a >> (b & 63); };
+
 const std::unordered_map<std::string, Handler> kHandlers = {
     {"s_mov_b32", move<u32>}, {"s_mov_b64", move<u64>}, {"s_not_b32", not_<u32>}, {"s_not_b64", not_<u64>},
     {"s_cmov_b32", cmov<u32>}, {"s_cmov_b64", cmov<u64>}, {"s_cselect_b32", cselect<u32>}, {"s_cselect_b64", cselect<u64>},
@@ -242,21 +251,21 @@ const std::unordered_map<std::string, Handler> kHandlers = {
     {"s_min_i32", binary<i32, i32, i32, Scc::FromOp, extreme<i32, false>>}, {"s_min_u32", binary<u32, u32, u32, Scc::FromOp, extreme<u32, false>>},
     {"s_max_i32", binary<i32, i32, i32, Scc::FromOp, extreme<i32, true>>}, {"s_max_u32", binary<u32, u32, u32, Scc::FromOp, extreme<u32, true>>},
     {"s_mul_i32", binary<u32, u32, u32, Scc::Keep, [](u32 a, u32 b, bool&) { return a * b; }>},
-    {"s_mul_hi_u32", binary<u32, u32, u32, Scc::Keep, [](u32 a, u32 b, bool&) { return u32(u64(a) * b >> 32); }>},
-    {"s_mul_hi_i32", binary<i32, i32, i32, Scc::Keep, [](i32 a, i32 b, bool&) { return i32(i64(a) * b >> 32); }>},
+    {"s_mul_hi_u32", binary<u32, u32, u32, Scc::Keep, mul_hi_u32>},
+    {"s_mul_hi_i32", binary<i32, i32, i32, Scc::Keep, mul_hi_i32>},
     {"s_lshl1_add_u32", binary<u32, u32, u32, Scc::FromOp, shift_add<1>>}, {"s_lshl2_add_u32", binary<u32, u32, u32, Scc::FromOp, shift_add<2>>},
     {"s_lshl3_add_u32", binary<u32, u32, u32, Scc::FromOp, shift_add<3>>}, {"s_lshl4_add_u32", binary<u32, u32, u32, Scc::FromOp, shift_add<4>>},
     {"s_absdiff_i32", binary<u32, i32, i32, Scc::NonZero, [](i32 a, i32 b, bool&) { u32 d = u32(a) - u32(b); return i32(d) < 0 ? 0 - d : d; }>},
     {"s_pack_ll_b32_b16", binary<u32, u32, u32, Scc::Keep, [](u32 a, u32 b, bool&) { return (a & 0xffff) | b << 16; }>},
     {"s_pack_lh_b32_b16", binary<u32, u32, u32, Scc::Keep, [](u32 a, u32 b, bool&) { return (a & 0xffff) | (b & 0xffff0000); }>},
-    {"s_pack_hh_b32_b16", binary<u32, u32, u32, Scc::Keep, [](u32 a, u32 b, bool&) { return a >> 16 | (b & 0xffff0000); }>},
+    {"s_pack_hh_b32_b16", binary<u32, u32, u32, Scc::Keep, pack_hh_b32_b16>},
 
     {"s_lshl_b32", binary<u32, u32, u32, Scc::NonZero, [](u32 a, u32 b, bool&) { return a << (b & 31); }>},
-    {"s_lshr_b32", binary<u32, u32, u32, Scc::NonZero, [](u32 a, u32 b, bool&) { return a >> (b & 31); }>},
-    {"s_ashr_i32", binary<i32, i32, u32, Scc::NonZero, [](i32 a, u32 b, bool&) { return a >> (b & 31); }>},
+    {"s_lshr_b32", binary<u32, u32, u32, Scc::NonZero, lshr_b32>},
+    {"s_ashr_i32", binary<i32, i32, u32, Scc::NonZero, ashr_i32>},
     {"s_lshl_b64", binary<u64, u64, u32, Scc::NonZero, [](u64 a, u32 b, bool&) { return a << (b & 63); }>},
-    {"s_lshr_b64", binary<u64, u64, u32, Scc::NonZero, [](u64 a, u32 b, bool&) { return a >> (b & 63); }>},
-    {"s_ashr_i64", binary<i64, i64, u32, Scc::NonZero, [](i64 a, u32 b, bool&) { return a >> (b & 63); }>},
+    {"s_lshr_b64", binary<u64, u64, u32, Scc::NonZero, lshr_b64>},
+    {"s_ashr_i64", binary<i64, i64, u32, Scc::NonZero, ashr_i64>},
     {"s_bfm_b32", binary<u32, u32, u32, Scc::Keep, bfm<u32>>}, {"s_bfm_b64", binary<u64, u32, u32, Scc::Keep, bfm<u64>>},
     {"s_bfe_u32", binary<u32, u32, u32, Scc::NonZero, bfe<u32>>}, {"s_bfe_i32", binary<i32, i32, u32, Scc::NonZero, bfe<i32>>},
     {"s_bfe_u64", binary<u64, u64, u32, Scc::NonZero, bfe<u64>>}, {"s_bfe_i64", binary<i64, i64, u32, Scc::NonZero, bfe<i64>>},
