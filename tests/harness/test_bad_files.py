@@ -89,7 +89,7 @@ def test_option_that_cannot_be_used(capsys, name):
 
 
 @pytest.mark.parametrize(
-    "options", [["--mode", "race"], ["--backend", "fpga"], ["--policy", "kind"], ["--budget-s", "-1"], ["--html", "x"]]
+    "options", [["--mode", "race"], ["--backend", "fpga"], ["--policy", "kind"], ["--budget-s", "-1"], ["--pdf", "x"]]
 )
 def test_unknown_choice_is_a_usage_error(capsys, options):
     with pytest.raises(SystemExit) as caught:

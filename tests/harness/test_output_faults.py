@@ -24,9 +24,16 @@ def test_a_reader_that_has_gone_ends_the_run_in_silence():
 
 
 def test_a_result_file_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsys):
-    def full(result, path):
+    def full(path, text):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(cli, "write_result", full)
+    monkeypatch.setattr("harness.report.writer.replace_file", full)
     assert cli.main([*OPTIONS, "--json", str(tmp_path / "out.json")]) == 2
     assert capsys.readouterr().err == f"error: --json {tmp_path / 'out.json'}: cannot be written: No space left on device\n"
+
+
+def test_two_views_in_one_file_are_a_usage_error(tmp_path, capsys):
+    path = str(tmp_path / "out")
+    assert cli.main([*OPTIONS, "--json", path, "--html", path]) == 2
+    assert capsys.readouterr().err == f"error: --json {path}, --html {path}: every view needs a file of its own\n"
+    assert not list(tmp_path.iterdir())

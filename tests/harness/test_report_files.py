@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from report_results import EVERY_STATUS, H200
 
+from harness.cli import main
 from harness.errors import UsageError
 from harness.report import RENDERERS
 from harness.report.writer import FileWriter
@@ -53,6 +54,17 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch, name):
         writer.finished(EVERY_STATUS)
     assert path.read_text(encoding="utf-8") == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["report"]
+
+
+def test_a_run_writes_every_view(tmp_path):
+    paths = {name: tmp_path / name for name in ("json", *RENDERERS)}
+    folder = ROOT / "tests" / "support" / "problems" / "vectoradd"
+    options = ["--problem", str(folder), "--device", "cpu", "--mode", "test"]
+    assert main([*options, *(word for name, path in paths.items() for word in (f"--{name}", str(path)))]) == 0
+    result = read_result(paths["json"])
+    assert result.ok
+    for name, render in RENDERERS.items():
+        assert paths[name].read_bytes().decode() == render(result)
 
 
 def test_a_folder_that_is_missing_is_named(tmp_path):
