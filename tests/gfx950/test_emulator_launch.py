@@ -22,6 +22,7 @@ extern "C" __global__ void where(int* out) {
   int at = in_grid * blockDim.x * blockDim.y * blockDim.z + in_block;
   out[at] = threadIdx.x | threadIdx.y << 8 | threadIdx.z << 16 | (in_grid & 255) << 24;
 }
+extern "C" __global__ void only_x(int* out) { atomicAdd(out + threadIdx.x, 1); }
 extern "C" __global__ void dynamic(int* out) {
   extern __shared__ int tile[];
   tile[threadIdx.x] = threadIdx.x;
@@ -65,6 +66,12 @@ def test_grid_and_block_in_three_dimensions(code, grid, block):
     ids = item % bx | item // bx % by << 8 | item // (bx * by) << 16
     want = ids[None] | np.arange(sizes[0])[:, None] << 24
     assert np.array_equal(out.reshape(sizes), want)
+
+
+def test_a_kernel_that_asks_for_x_alone_gets_x_alone(code):
+    out = np.zeros(8, np.int32)
+    launch(code, "only_x", grid=1, block=(8, 4, 2), args=[out])
+    assert set(out) == {8}
 
 
 def test_dynamic_lds(code):

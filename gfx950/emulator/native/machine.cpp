@@ -16,14 +16,15 @@ Wave::Wave() : storage(new uint32_t[2 * kVgprs * kLanes + kLanes]) {
   poison_vgprs(*this, 0, kVgprs);
 }
 
-// Work-item ids come packed in v0: x in bits 9:0, y in 19:10, z in 29:20.
+// Work-item ids come packed in v0: x in bits 9:0, y in 19:10, z in 29:20, as many of them as the kernel asks for.
 static void set_workitem_ids(Wave& w, const LaunchConfig& config) {
   uint32_t nx = config.block[0], ny = config.block[1], total = nx * ny * config.block[2], first = uint32_t(w.id) * kLanes;
   uint64_t valid = 0;
   for (uint32_t l = 0; l < kLanes; l++) {
     uint32_t item = first + l;
     if (item < total) valid |= 1ull << l;
-    w.v[0][l] = item % nx | item / nx % ny << 10 | item / (nx * ny) << 20;
+    uint32_t y = config.workitem_dims > 1 ? item / nx % ny : 0, z = config.workitem_dims > 2 ? item / (nx * ny) : 0;
+    w.v[0][l] = item % nx | y << 10 | z << 20;
     w.shadow[0][l] = 0;
   }
   w.vstate[0] = 0;
