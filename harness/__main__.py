@@ -8,6 +8,7 @@ from harness.errors import HarnessError
 from harness.report import RENDERERS
 from harness.report.writer import FileWriter
 from harness.result import read_result
+from harness.saved import add_compare, add_history
 
 
 def parser() -> argparse.ArgumentParser:
@@ -19,6 +20,8 @@ def parser() -> argparse.ArgumentParser:
     for name in RENDERERS:
         report.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"write {name} here")
     report.set_defaults(run=_report)
+    add_compare(commands)
+    add_history(commands)
     return made
 
 

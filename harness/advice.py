@@ -102,7 +102,8 @@ def _wide_interval(case: CaseResult) -> str | None:
         return None
     more = (width / MAX_RELATIVE_CI) ** 2  # the width shrinks with the root of the number of samples
     remedy = f"raise --budget-s about {more:.0f} times, or quiet the machine" if more < 100 else "quiet the machine"
-    return f"the interval is {width:.0%} of the median after {timing.runs} samples (warned above {MAX_RELATIVE_CI:.0%}): {remedy}"
+    found = f"the interval is {width:.0%} of the median after {timing.runs} samples"
+    return f"{found} (warned above {MAX_RELATIVE_CI:.0%}): {remedy}"
 
 
 def _has_outliers(case: CaseResult) -> str | None:

@@ -5,12 +5,13 @@ from rich.text import Text
 from harness.figures import percent, rate, us
 from harness.labels import case_label
 from harness.result import CaseResult, Change, Official, Status, Strict, Timing
+from harness.terminal.parts import bar
 
 NOTHING = Text("·", style="bright_black")
 SHARES = ((0.75, "green"), (0.4, "yellow"), (0.0, "dark_orange"))  # of a floor
 STATUS_STYLES = {Status.PASS: "green", Status.REFUSED: "bold magenta", Status.SKIPPED: "bright_black"}
 CHANGE_STYLES = {Change.FASTER: "green", Change.SLOWER: "bold red", Change.SAME: "", Change.AMBIGUOUS: "yellow"}
-BAR_CELLS = 8
+BAR_CELLS = 10
 
 
 def label(case: CaseResult) -> Text:
@@ -79,9 +80,7 @@ def floor_bar(case: CaseResult) -> Text:
     part = share_of(case, "measured_ns")
     if part is None:
         return NOTHING
-    filled = round(min(part, 1.0) * BAR_CELLS)
-    bar = ("━" * filled, share_style(part)), ("─" * (BAR_CELLS - filled), "bright_black")
-    return Text.assemble(*bar, (f" {part:>4.0%}", share_style(part)))
+    return Text.assemble(bar(part, BAR_CELLS, share_style(part)), (f" {part:>4.0%}", share_style(part)))
 
 
 def rel_l2(case: CaseResult) -> Text:

@@ -11,6 +11,7 @@ from harness.compare import change_text
 from harness.figures import us
 from harness.labels import case_label
 from harness.render_plain import DETAIL_LINES, PRINTED_LINES, PRINTED_WIDTH, ended, failures
+from harness.report.columns import mean_share
 from harness.result import CaseResult, Result, State
 from harness.terminal import cells
 from harness.terminal.profile import profile_table
@@ -76,7 +77,14 @@ def _score(result: Result) -> Text:
     if score.value_ns is None:
         return Text("no score: it needs a time for every case, which needs the official verdict to pass", style="yellow")
     meaning = MEANS.get(score.ranking_by, score.ranking_by + " of {}s").format(score.statistic)
-    return Text.assemble(("score ", "bold"), (f"{us(score.value_ns)} µs", "bold cyan"), (f"  {meaning}", "bright_black"))
+    shares = [_share(result, name, words) for name, words in (("roofline", "roofline"), ("measured", "cold read"))]
+    more = ", ".join(filter(None, [meaning, *shares]))
+    return Text.assemble(("score ", "bold"), (f"{us(score.value_ns)} µs", "bold cyan"), (f"  {more}", "bright_black"))
+
+
+def _share(result: Result, name: str, words: str) -> str:
+    share = mean_share(result.cases, name)
+    return f"{share:.0%} of {words}" if share else ""
 
 
 def _comparison(result: Result) -> Text:

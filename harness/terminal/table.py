@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
@@ -16,6 +15,7 @@ from harness.labels import case_label
 from harness.result import CaseResult
 from harness.stats import quick_median
 from harness.terminal import cells
+from harness.terminal.parts import quiet_table
 from popcorn.cases import Case
 
 
@@ -80,7 +80,7 @@ def case_table(
     for layout in LAYOUTS:
         table = _table(_used(layout, done, timed), done, running, waiting)
         if Measurement.get(console, console.options.update_width(UNBOUNDED), table).maximum <= console.width:
-            return table
+            return Group("", table, "")
     return _stacked(done, running, waiting)
 
 
@@ -91,7 +91,7 @@ def _used(layout: Sequence[Column], done: Sequence[CaseResult], timed: bool) -> 
 
 
 def _table(columns: Sequence[Column], done: Sequence[CaseResult], running: Running | None, waiting: Sequence[Case]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, header_style="bright_black", border_style="bright_black", padding=(0, 1, 0, 0))
+    table = quiet_table()
     for column in columns:
         table.add_column(column.head, justify=column.justify, no_wrap=True)
     for case in done:
