@@ -137,9 +137,7 @@ ERRORS = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors_are_one_clear_line(code, name):
     change, error, match = ERRORS[name]
-    arguments = (
-        dict(kernel_name="saxpy", grid=1, block=64, args=[np.zeros(4, np.float32), np.zeros(4, np.float32), 1.0, 4]) | change
-    )
+    arguments = {"kernel_name": "saxpy", "grid": 1, "block": 64, "args": [FOUR, FOUR.copy(), 1.0, 4]} | change
     with pytest.raises(error, match=match) as caught:
         launch(code, **arguments)
     assert "\n" not in str(caught.value)
