@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.render_plain import percent, rate
-from harness.report.words import NOTHING, microseconds, number, reasons
+from harness.figures import percent, rate
+from harness.report.words import NOTHING, microseconds, number, ratio, reasons
 from harness.result import CaseResult, Status
 
 
@@ -34,6 +34,10 @@ def _median(case: CaseResult) -> str:
 def _mean(case: CaseResult) -> str:
     timing = case.timing
     return f"{microseconds(timing.mean_ns)} ± {microseconds(timing.err_ns)}" if timing else NOTHING
+
+
+def _against(case: CaseResult) -> str:
+    return ratio(case.comparison) if case.comparison else NOTHING
 
 
 def _rate(case: CaseResult) -> str:
@@ -67,6 +71,7 @@ COLUMNS = (
     ),
     Column("median [95 %] µs", "Median of the samples and its bootstrap 95 % interval. The robust policy scores it.", _median),
     Column("mean ± err µs", "Mean of the samples and its standard error. The official policy scores it.", _mean),
+    Column("× baseline", "Median over the baseline's median, 95 % interval, and what the interval says.", _against),
     Column("GB/s", "Bytes that any kernel must move for this case and format, over the median.", _rate),
     Column(
         "% of roofline", "Time of those bytes at the datasheet's bandwidth, over the median.",

@@ -8,12 +8,13 @@ import io
 from typing import Any
 
 from harness.report.words import case_text, reasons
-from harness.result import CaseResult, Result
+from harness.result import CaseResult, Comparison, Result
 from harness.text import printable
 
 RUN_COLUMNS = ("problem", "submission", "sha256", "device", "policy", "mode", "started_at", "harness_version")
 TIMING_COLUMNS = ("median_ns", "ci95_low_ns", "ci95_high_ns", "mean_ns", "err_ns", "std_ns", "best_ns", "worst_ns", "runs")
 FLOOR_COLUMNS = ("roofline_ns", "measured_ns", "refusal_ns")
+COMPARISON_COLUMNS = ("ratio", "ratio_low", "ratio_high", "change", "baseline_median_ns")
 STRICT_COLUMNS = ("strict_ok", "format", "rel_l2_worst", "cosine_worst", "max_abs", "nan_count")
 FORMULA = ("=", "+", "-", "@", "\t", "\n")  # what a spreadsheet would take for one
 
@@ -32,7 +33,8 @@ def render_csv(result: Result) -> str:
 def _header(keys: list[str]) -> list[str]:
     return [
         *RUN_COLUMNS, "case", "spec", *(f"spec.{key}" for key in keys), "status", "official_ok", *STRICT_COLUMNS,
-        *TIMING_COLUMNS, "min_bytes", *FLOOR_COLUMNS, "compile_ns", "backend", "message", "warnings", "samples_ns",
+        *TIMING_COLUMNS, "min_bytes", *FLOOR_COLUMNS, *COMPARISON_COLUMNS, "compile_ns", "backend", "message", "warnings",
+        "samples_ns",
     ]  # fmt: skip
 
 
@@ -55,6 +57,7 @@ def _case(index: int, case: CaseResult) -> dict[str, Any]:
         **_timing(case),
         "min_bytes": case.min_bytes,
         **{name: getattr(case.floor, name, None) for name in FLOOR_COLUMNS},
+        **_comparison(case.comparison),
         "compile_ns": case.compile_ns,
         "backend": case.backend,
         "message": "; ".join(reasons(case)),
@@ -73,6 +76,14 @@ def _timing(case: CaseResult) -> dict[str, Any]:
     low_ns, high_ns = timing.ci95_ns
     own = {name: getattr(timing, name) for name in TIMING_COLUMNS if hasattr(timing, name)}
     return {**own, "ci95_low_ns": low_ns, "ci95_high_ns": high_ns, "samples_ns": " ".join(map(str, timing.samples_ns))}
+
+
+def _comparison(comparison: Comparison | None) -> dict[str, Any]:
+    if comparison is None:
+        return {}
+    median_ns = comparison.baseline.median_ns if comparison.baseline else None
+    values = (comparison.ratio, *comparison.ci95, comparison.change.value, median_ns)
+    return dict(zip(COMPARISON_COLUMNS, values, strict=True))
 
 
 def _safe(value: Any) -> Any:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from harness.report.columns import Column, columns_of
-from harness.report.words import NOTHING, case_labels, headline, microseconds, reasons, score_meaning, started
+from harness.report.words import NOTHING, case_labels, compared, headline, microseconds, reasons, score_meaning, started
 from harness.result import CaseResult, Result, Status
 from harness.text import printable
 
@@ -31,9 +31,10 @@ def _title(result: Result) -> str:
     score = result.score
     timed = score is not None and score.value_ns is not None
     value = f"{microseconds(score.value_ns)} µs" if timed else "no score"  # pyright: ignore
-    meaning = f" ({score_meaning(result)})" if timed else ""
+    meaning = f" Score: {score_meaning(result)}." if timed else ""
     ended = code(headline(result)) if result.error else headline(result)
-    return f"### {code(result.problem)}: {value}\n\n**{ended}**{meaning}"
+    against = f"\n\n{code(compared(result))}" if result.comparison else ""
+    return f"### {code(result.problem)}: {value}\n\n**{ended}.**{meaning}{against}"
 
 
 def _origin(result: Result) -> str:

@@ -1,13 +1,13 @@
 """The section of one case: verdicts, message, plots, what the submission said."""
 
-from harness.render_plain import percent
+from harness.figures import percent, rate
 from harness.report.columns import share
 from harness.report.markup import Html, join, tag
 from harness.report.page_parts import chip, column_head, definitions, table
 from harness.report.plot_heads import heads_plot
 from harness.report.plot_samples import samples_plot
-from harness.report.words import NOTHING, case_title, duration, microseconds, number, plain, reasons, size
-from harness.result import CaseResult, Profile, Status, Strict, Timing
+from harness.report.words import NOTHING, case_title, duration, microseconds, number, plain, ratio, reasons, size
+from harness.result import CaseResult, Conditions, Profile, Status, Strict, Timing
 
 PROFILE_ROWS = 12
 FLOORS = (("roofline", "roofline"), ("measured", "measured floor"))
@@ -53,6 +53,9 @@ def _figures(case: CaseResult, timing: Timing) -> Html | None:
         if share(case, kind) != NOTHING:
             floor = f"{microseconds(getattr(case.floor, f'{kind}_ns'))} µs"
             found.append((f"of {name}", _figure(share(case, kind), floor)))
+    if case.comparison:
+        value, _, interval = ratio(case.comparison).partition(" ")
+        found.append(("of the baseline's time", _figure(value, interval)))
     return definitions(found, "figures small")
 
 
@@ -69,14 +72,28 @@ def _plots(case: CaseResult, name: str) -> Html | None:
 def _facts(case: CaseResult) -> Html | None:
     facts = (
         ("Reads", case.strict.format if case.strict else None),
-        ("Must move", size(case.min_bytes) if case.min_bytes else None),
+        ("Must move", _moved(case.min_bytes, case.timing) if case.min_bytes else None),
         ("Backend", case.backend),
         ("First call", duration(case.compile_ns) if case.compile_ns else None),
+        ("Clock while sampled", _clock(case.conditions) if case.conditions else None),
+        ("Throttled by", ", ".join(case.conditions.throttled) if case.conditions else None),
+        ("Other processes on the device", case.conditions.other_processes if case.conditions else None),
         ("Strict check", _long(_errors(case.strict)) if case.strict else None),
         ("Official check", _long(case.official.message) if case.official and case.official.ok else None),
         ("Parameters", _parameters(case.params) if case.params else None),
     )
     return definitions(facts, "facts")
+
+
+def _moved(min_bytes: int, timing: Timing | None) -> str:
+    return f"{size(min_bytes)}, {rate(min_bytes, timing.median_ns)} GB/s" if timing else size(min_bytes)
+
+
+def _clock(conditions: Conditions) -> str | None:
+    low, high, limit = conditions.core_low_mhz, conditions.core_high_mhz, conditions.core_limit_mhz
+    if low is None or high is None:
+        return None
+    return (f"{low} MHz" if low == high else f"{low} to {high} MHz") + (f" of {limit} MHz" if limit else "")
 
 
 def _long(text: str) -> Html | None:

@@ -3,8 +3,8 @@
 from harness.report.columns import mean_share
 from harness.report.markup import Html, tag
 from harness.report.page_parts import definitions
-from harness.report.words import duration, headline, microseconds, number, score_meaning, size, started
-from harness.result import CaseResult, Result, State
+from harness.report.words import compared, duration, headline, microseconds, number, score_meaning, size, started
+from harness.result import CaseResult, Result, State, Submission
 
 SECTIONS = (
     ("cases", "Cases"), ("warnings", "Warnings"), ("details", "Case by case"), ("device", "Device"), ("reproduce", "Reproduce"),
@@ -28,7 +28,8 @@ def _title(result: Result) -> Html:
         said.append(tag("span", f" The score is the {score_meaning(result)}.", class_="quiet"))
     else:
         value = tag("span", "No score yet" if result.state is State.RUNNING else "No score", class_="score none")
-    return tag("div", tag("h1", context, " ", value), tag("p", said, class_="lede"), class_="title")
+    against = tag("p", compared(result), ".", class_="lede") if result.comparison else None
+    return tag("div", tag("h1", context, " ", value), tag("p", said, class_="lede"), against, class_="title")
 
 
 def _progress(result: Result) -> Html | None:
@@ -64,8 +65,10 @@ def _worst(cases: tuple[CaseResult, ...]) -> str:
 
 def _facts(result: Result) -> Html | None:
     facts = (
-        ("Submission", f"{result.submission.name}, {size(result.submission.size_bytes)}"),
-        ("SHA-256", tag("code", result.submission.sha256, class_="digest")),
+        ("Submission", _file(result.submission)),
+        ("SHA-256", _digest(result.submission)),
+        ("Baseline", _file(result.baseline) if result.baseline else None),
+        ("Baseline's SHA-256", _digest(result.baseline) if result.baseline else None),
         ("Rules", f"{result.policy} policy, {result.mode} mode"),
         ("Cases", f"{result.cases_from}, {len(result.cases)} of {result.cases_total} run"),
         ("Import", duration(result.submission.load_ns) if result.submission.load_ns else None),
@@ -73,6 +76,14 @@ def _facts(result: Result) -> Html | None:
         ("Contained by", ", ".join(result.containment) or "nothing"),
     )
     return definitions(facts, "facts")
+
+
+def _file(submission: Submission) -> str:
+    return f"{submission.name}, {size(submission.size_bytes)}"
+
+
+def _digest(submission: Submission) -> Html:
+    return tag("code", submission.sha256, class_="digest")
 
 
 def _links() -> Html:

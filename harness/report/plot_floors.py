@@ -10,11 +10,11 @@ from harness.report.markup import Html, tag
 from harness.report.page_parts import chip
 from harness.report.scale import Log, Scale
 from harness.report.words import NOTHING, case_labels, duration, microseconds, reasons
-from harness.result import CaseResult, Floor, Status
+from harness.result import CaseResult, Floor, Status, Timing
 
 ROW_PX, AXIS_PX, MIDDLE_PX, DOT_PX = 30, 22, 15, 5
 MARGIN = 1.25  # beyond the outermost value, as a ratio
-FLOORS = (("refusal", "refusal floor"), ("roofline", "roofline"), ("measured", "measured floor"))
+FLOORS = (("refusal", "refusal floor"), ("roofline", "roofline"), ("measured", "measured floor (cold read)"))
 
 
 def floors_plot(cases: Sequence[CaseResult]) -> Html | None:
@@ -34,8 +34,12 @@ def floors_plot(cases: Sequence[CaseResult]) -> Html | None:
 def _values(case: CaseResult) -> list[float]:
     floor = case.floor or Floor()
     known = [floor.refusal_ns, floor.roofline_ns, floor.measured_ns]
-    timed = [case.timing.median_ns, *case.timing.ci95_ns] if case.timing else []
+    timed = [time_ns for timing in (case.timing, _baseline(case)) if timing for time_ns in (timing.median_ns, *timing.ci95_ns)]
     return [value for value in [*known, *timed] if value and value > 0]
+
+
+def _baseline(case: CaseResult) -> Timing | None:
+    return case.comparison.baseline if case.comparison else None
 
 
 def _row(index: int, case: CaseResult, label: str, axis: Scale) -> Html:
@@ -72,6 +76,11 @@ def _strip(case: CaseResult, label: str, axis: Scale) -> Html:
         left = axis.percent(floor.measured_ns)
         marks.append(tag("rect", x=pc(left), y=MIDDLE_PX - 3, width=pc(at - left), height=6, class_="gap"))
     marks += [_floor_mark(kind, name, floor, axis) for kind, name in FLOORS]
+    if baseline := _baseline(case):
+        hint = tag("title", f"baseline's median {microseconds(baseline.median_ns)} µs")
+        marks.append(
+            tag("circle", hint, cx=pc(axis.percent(baseline.median_ns)), cy=MIDDLE_PX, r=DOT_PX - 1, class_="baseline")
+        )
     low, high = map(axis.percent, timing.ci95_ns)
     marks.append(tag("line", x1=pc(low), x2=pc(high), y1=MIDDLE_PX, y2=MIDDLE_PX, class_="interval"))
     good = "median" if case.status is Status.PASS else "median bad"
@@ -96,6 +105,8 @@ def _in_words(case: CaseResult, label: str) -> str:
     for kind, name in FLOORS:
         if value_ns := getattr(case.floor, f"{kind}_ns", None):
             said.append(f"{name} {microseconds(value_ns)} µs")
+    if baseline := _baseline(case):
+        said.append(f"baseline's median {microseconds(baseline.median_ns)} µs")
     return f"{label}: {', '.join(said)}"
 
 
@@ -115,6 +126,8 @@ def _legend(cases: Sequence[CaseResult]) -> Html:
     shown = [(kind, name) for kind, name in FLOORS if any(getattr(case.floor, f"{kind}_ns", None) for case in cases)]
     keys = [(tag("line", x1=7, x2=7, y1=1, y2=15, class_=kind), name) for kind, name in shown]
     keys.append((tag("circle", cx=7, cy=8, r=DOT_PX, class_="median"), "median"))
+    if any(map(_baseline, cases)):
+        keys.append((tag("circle", cx=7, cy=8, r=DOT_PX - 1, class_="baseline"), "median of the baseline"))
     if any(case.timing and case.status is not Status.PASS for case in cases):
         keys.append((tag("circle", cx=7, cy=8, r=DOT_PX, class_="median bad"), "median of a case that does not pass"))
     items = [tag("li", tag("svg", mark, width=14, height=16, aria_hidden="true"), " ", name) for mark, name in keys]

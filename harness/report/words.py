@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from harness.render_plain import us
-from harness.result import CaseResult, Result, State, Status
+from harness.compare import change_text
+from harness.figures import us
+from harness.result import CaseResult, Comparison, Result, State, Status
 
 NOTHING = "–"
 THIN_SPACE = "\u2009"
@@ -37,6 +38,20 @@ def size(nbytes: float) -> str:
 def number(value: float | None) -> str:
     """An error or another figure without unit, two significant digits."""
     return NOTHING if value is None else f"{value:.2g}"
+
+
+def ratio(comparison: Comparison) -> str:
+    """A ratio of times, its interval, and what that says."""
+    low, high = comparison.ci95
+    return f"{comparison.ratio:.3f} [{low:.3f}, {high:.3f}] {comparison.change.value}"
+
+
+def compared(result: Result) -> str:
+    """How the submission as a whole compares with its baseline, a sentence; empty without one."""
+    if result.comparison is None or result.baseline is None:
+        return ""
+    text = change_text(result.comparison, result.baseline.name)
+    return text[0].upper() + text[1:]
 
 
 def case_text(case: CaseResult) -> str:

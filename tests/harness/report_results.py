@@ -7,7 +7,10 @@ from pathlib import Path
 
 from harness.result import (
     CaseResult,
+    Change,
     Clocks,
+    Comparison,
+    Conditions,
     Device,
     Floor,
     Official,
@@ -97,6 +100,20 @@ RUNNING = replace(EVERY_STATUS, state=State.RUNNING, cases=ALL_STATUSES[:3], war
 STARTED = replace(RUNNING, cases=(), score=None)
 INTERRUPTED = replace(RUNNING, state=State.INTERRUPTED)
 FAILED = replace(STARTED, state=State.FAILED, error="SyntaxError: line 3")
+COMPARED_CASE = replace(
+    JUDGED[0],
+    comparison=Comparison(0.8, (0.78, 0.83), Change.FASTER, True, timing_of([2500, 2510, 2490])),
+    conditions=Conditions(1755, 1980, 1980, ("power cap",), 2),
+)
+COMPARED = replace(
+    EVERY_STATUS,
+    cases=(COMPARED_CASE,),
+    cases_total=1,
+    score=Score("geom", "median", 2000.0),
+    baseline=Submission("old.py", "cd" * 32, 999),
+    comparison=Comparison(0.8, (0.78, 0.83), Change.FASTER, True),
+    warnings=(),
+)
 TESTED = replace(
     EVERY_STATUS, mode="test", cases_total=1, cases=(replace(JUDGED[0], timing=None, floor=None, min_bytes=None),), warnings=()
 )
@@ -109,6 +126,7 @@ STATES = {
     "started": STARTED,
     "interrupted": INTERRUPTED,
     "failed": FAILED,
+    "compared": COMPARED,
     "tested": TESTED,
     "profiled": PROFILED,
 }

@@ -1,10 +1,10 @@
 """The page in a real browser: nothing in the console, nothing requested, nothing too wide, legible in both themes."""
 
 import pytest
-from headless_chromium import Browser, chromium
 from report_results import STATES, hostile
 
 from harness.report.page import render_html
+from scripts.headless_chromium import Browser, chromium
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="Debian's chromium is not installed (apt-get install chromium)")
 RESULTS = {**STATES, "hostile": hostile()}

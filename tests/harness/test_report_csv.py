@@ -19,7 +19,7 @@ def rows(result: Result) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(render_csv(result), newline="")))
 
 
-@pytest.mark.parametrize("name", ["h200", "every status", "started"])
+@pytest.mark.parametrize("name", ["h200", "every status", "compared", "started"])
 def test_snapshot(name):
     check_snapshot(f"report-{name.replace(' ', '-')}.csv", render_csv(STATES[name]))
 

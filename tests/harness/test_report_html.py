@@ -174,6 +174,22 @@ def test_columns_without_anything_to_say_are_left_out():
     assert {"status", "why"} <= set(heads("every status"))
 
 
+def test_a_comparison_shows_above_in_the_table_and_in_the_plot():
+    page = PAGES["compared"]
+    assert "Faster than old.py: 0.800 x its time [0.780, 0.830]" in page.all("header")[0].text()
+    cases = page.all("section", id="cases")[0]
+    assert "0.800 [0.780, 0.830] faster" in [cell.text() for cell in cases.all("td")]
+    hints = [mark.all("title") for mark in cases.all("circle", class_="baseline")]
+    assert [hint[0].text() for hint in hints if hint] == ["baseline's median 2.500 µs"]
+    assert not PAGES["h200"].all("circle", class_="baseline")
+
+
+def test_conditions_stand_with_the_case():
+    text = PAGES["compared"].all("section", id="case-1")[0].text()
+    for said in ("1755 to 1980 MHz of 1980 MHz", "power cap", "Other processes on the device"):
+        assert said in text
+
+
 def test_a_profile_is_a_table():
     table = next(t for t in PAGES["profiled"].all("section", id="case-1")[0].all("table"))
     assert PROFILED.cases[0].profile

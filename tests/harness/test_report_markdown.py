@@ -49,4 +49,4 @@ def test_every_case_that_did_not_pass_has_its_reason():
 
 
 def test_an_error_of_the_run_is_shown_as_code():
-    assert "**`Failed: cannot`**" in render_markdown(replace(STATES["failed"], error="cannot"))
+    assert "**`Failed: cannot`.**" in render_markdown(replace(STATES["failed"], error="cannot"))

@@ -83,16 +83,16 @@ class Browser:
         """The value of a JavaScript expression; DevTools may evaluate it even where the page itself may run no script."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
-    def look(self, width: int = 1200, scheme: str = "light", media: str = "screen") -> None:
-        """A window width in CSS pixels, a preferred colour scheme, and screen or print."""
+    def look(self, width: int = 1200, scheme: str = "light", media: str = "screen", scale: float = 1.0) -> None:
+        """A window width in CSS pixels, a preferred colour scheme, screen or print, and screen pixels per CSS pixel."""
         mobile = width < 600
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=mobile)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=scale, mobile=mobile)
         self.call("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    def screenshot(self, path: Path, height: int | None = None) -> None:
-        """The whole page as PNG, or its upper `height` pixels."""
+    def screenshot(self, path: Path, top: float = 0, height: float | None = None) -> None:
+        """The whole page as PNG, or `height` CSS pixels of it from `top` on."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": 1}
+        clip = {"x": 0, "y": top, "width": size["width"], "height": height or size["height"] - top, "scale": 1}
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(shot["data"]))
 
