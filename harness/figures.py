@@ -4,8 +4,8 @@
 def us(ns: float) -> str:
     """Nanoseconds as microseconds with four significant digits."""
     value = ns / 1e3
-    decimals = 3 - len(f"{value:.0f}") + 1
-    return f"{value:.{max(decimals, 0)}f}"
+    whole_digits = len(str(int(float(f"{value:.3e}"))))  # of the value as it will be rounded
+    return f"{value:.{max(4 - whole_digits, 0)}f}"
 
 
 def percent(floor_ns: float | None, time_ns: float) -> str:

@@ -39,8 +39,10 @@ def warning(text: str, about: str = "") -> RenderableType:
 def case_notes(case: CaseResult) -> list[RenderableType]:
     """Failure, traceback, prints and profile of a case under its name, and its warnings; nothing if there is nothing to say."""
     name, notes = case_label(case.spec), [*_notes(case)]
-    titled = [Text(name, style="bold"), *(Padding(note, (0, 0, 0, 2)) for note in notes)] if notes else []
-    return [*titled, *(warning(text, name) for text in case.warnings)]
+    if not notes:
+        return [warning(text, name) for text in case.warnings]
+    indented = [Padding(note, (0, 0, 0, 2)) for note in (*notes, *map(warning, case.warnings))]
+    return [Text(name, style="bold"), *indented]
 
 
 def _notes(case: CaseResult) -> Iterator[RenderableType]:
