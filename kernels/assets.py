@@ -27,3 +27,12 @@ HIP_DECODE = (HIP / "decode.hip").read_text()
 HIP_LAUNCH = (HIP / "launch.hip").read_text()
 HIP_ARGUMENTS = (HIP / "arguments.h").read_text()
 HIP_BINDING = (HIP / "binding.cpp").read_text()
+
+CUDA = Path(__file__).resolve().parent / "cuda"
+CUDA_PTX = (CUDA / "ptx.cuh").read_text()
+CUDA_DECODE = (CUDA / "decode.cuh").read_text()
+CUDA_QUERY = (CUDA / "query.cuh").read_text()
+CUDA_ATTEND = (CUDA / "attend.cuh").read_text()
+CUDA_COMBINE = (CUDA / "combine.cuh").read_text()
+CUDA_FP8 = (CUDA / "fp8.cuh").read_text()
+CUDA_LAUNCH = (CUDA / "launch.cu").read_text()

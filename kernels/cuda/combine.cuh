@@ -51,8 +51,9 @@ __device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, 
 __device__ __forceinline__ float part_weight(float m, float common) { return m == -INFINITY ? 0.f : exp2_approx(m - common); }
 __device__ __forceinline__ float inverse_sum(float sum) { return sum == 0.f ? 0.f : rcp_approx(sum); }
 
-__device__ __forceinline__ void store_out(const Args& a, int block, int row, int dim, float4 o, float s) {
-  *reinterpret_cast<uint2*>(a.out + ((size_t)block * ROWS + row) * D_V + dim) = make_uint2(pack_bf16(o.x * s, o.y * s), pack_bf16(o.z * s, o.w * s));
+__device__ __forceinline__ void store_out(const Args& a, const Work& w, int row, int dim, float4 o, float s) {
+  if (row < w.rows)
+    *reinterpret_cast<uint2*>(a.out + ((size_t)w.first_row + row) * D_V + dim) = make_uint2(pack_bf16(o.x * s, o.y * s), pack_bf16(o.z * s, o.w * s));
 }
 // Group g's partial output in global memory.
 __device__ __forceinline__ float4* part_of(const Args& a, int block, int g, int row, int dim) {
@@ -151,7 +152,7 @@ __device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const
     }
   } else if (a.groups == 1) {
 #pragma unroll
-    for (int c = 0; c < 8; c++) store_out(a, w.block, row, dim + c * 16, acc_float4(x, c, k), v_scale);
+    for (int c = 0; c < 8; c++) store_out(a, w, row, dim + c * 16, acc_float4(x, c, k), v_scale);
   } else {
 #pragma unroll
     for (int c = 0; c < 8; c++) __stcg(part_of(a, w.block, w.group, row, dim + c * 16), acc_float4(x, c, k));
@@ -210,7 +211,7 @@ __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, con
       sum += weight;
       o = make_float4(fmaf(weight, y.x, o.x), fmaf(weight, y.y, o.y), fmaf(weight, y.z, o.z), fmaf(weight, y.w, o.w));
     }
-    store_out(a, w.block, row, dim, o, v_scale * inverse_sum(sum));
+    store_out(a, w, row, dim, o, v_scale * inverse_sum(sum));
   }
 }
 
@@ -269,7 +270,7 @@ __device__ __forceinline__ void finish(const Args& a, const Work& w, const Excha
       const int unit = i >> 5, piece = i & 31, row = unit >> 2, dim = (unit & 3) * 128 + piece * 4;
       const float4 o = sum_inbox(a, e, mine, unit - mine.first, piece);
       if (a.groups == 1)
-        store_out(a, w.block, row, dim, o, v_scale);
+        store_out(a, w, row, dim, o, v_scale);
       else
         __stcg(part_of(a, w.block, w.group, row, dim), o);
     }

@@ -1,9 +1,9 @@
 // What every split-KV MLA decode kernel of this folder shares: sizes, arguments, and which tokens a block works on.
 //
-// A block serves 16 query rows (16 heads of one query token) over one split of that token's sequence. Scores are computed
+// A block serves 16 query rows (heads, and query tokens after another) of one sequence over one split of its KV. Scores are computed
 // transposed, S^T[64 tokens, 32] = K [Qhi; Qlo]^T by wgmma (64 tokens are its M), so that an 8-bit KV tile goes from the copy
 // engine to the tensor cores without a conversion. Q is split exactly into two e4m3 parts. The output O[16, 512] += P V is
-// mma.sync with the heads as its M of 16; every warp owns 128 of the 512 dims.
+// mma.sync with the query rows as its M of 16; every warp owns 128 of the 512 dims.
 #pragma once
 #include "ptx.cuh"
 
@@ -14,44 +14,47 @@ constexpr int MAX_CLUSTER = 16;
 constexpr float LOG2E = 1.4426950408889634f;
 
 struct Args {
-  const __nv_bfloat16* q;      // [total_q, heads, 576]
+  const __nv_bfloat16* q;      // [batch * rows, 576]
   const float* kv_scale;       // [1], fp8 only
   const uint8_t* kv;           // [total_kv, 288], mxfp4 only
   const uint8_t* kv_e8m0;      // [total_kv, e8m0_stride], mxfp4 only
   const int* kv_indptr;        // [batch + 1]
-  __nv_bfloat16* out;          // [total_q, heads, 512]
-  float4* part;                // [total_q * heads / 16, groups, 16, 128] unnormalised sums, groups > 1 only
-  float2* part_ml;             // [total_q * heads / 16, groups, 16] (max in log2 units, sum)
-  unsigned* tickets;           // [total_q * heads / 16, MAX_CLUSTER], zero before the first launch and after every launch
+  __nv_bfloat16* out;          // [batch * rows, 512]
+  float4* part;                // [blocks, groups, 16, 128] normalised partial outputs, groups > 1 only
+  float2* part_ml;             // [blocks, groups, 16] (max in log2 units, sum)
+  unsigned* tickets;           // [blocks, MAX_CLUSTER], zero before the first launch and after every launch
   float sm_scale;
-  int q_len, row_blocks;       // query tokens of a sequence; heads / 16
+  int rows, row_blocks;        // query rows of a sequence (query tokens * heads); blocks of 16 that they make
   int cluster, groups;         // splits of a sequence = cluster * groups
   int e8m0_stride;             // bytes
 };
 
 struct Work {
-  int block;                   // index of these 16 query rows: token * row_blocks + row block
-  int split, rank, group;      // split = group * cluster + rank
+  int block, sequence;         // block = sequence * row_blocks + block of rows
+  int first_row, rows;         // of q and out; rows <= 16
+  int rank, group;             // split = group * cluster + rank
   int row0, len;               // first KV row of the sequence, its length in tokens
   int tile0, tiles;            // tiles of this split
-};
 
-__device__ __forceinline__ Work find_work(const Args& a) {
-  Work w;
-  const unsigned splits = a.cluster * a.groups;
-  w.block = blockIdx.y;
-  w.split = blockIdx.z * a.cluster + blockIdx.x;
-  w.group = blockIdx.z;
-  w.rank = blockIdx.x;
-  const unsigned rows = a.q_len * a.row_blocks;          // 32-bit unsigned divisions: signed 64-bit ones cost 100s of cycles
-  const int sequence = rows == 1 ? w.block : (unsigned)w.block / rows;
-  w.row0 = __ldg(a.kv_indptr + sequence);
-  w.len = __ldg(a.kv_indptr + sequence + 1) - w.row0;
-  const unsigned all = (unsigned)(w.len + TILE - 1) / TILE;
-  w.tile0 = all * w.split / splits;                      // at most 2^25 tiles times 64 splits
-  w.tiles = all * (w.split + 1) / splits - w.tile0;
-  return w;
-}
+  // What needs no load, then what does.
+  __device__ __forceinline__ explicit Work(const Args& a) {
+    block = blockIdx.y;
+    sequence = a.row_blocks == 1 ? block : (unsigned)block / (unsigned)a.row_blocks;
+    const int row_block = block - sequence * a.row_blocks;
+    first_row = sequence * a.rows + row_block * ROWS;
+    rows = min(ROWS, a.rows - row_block * ROWS);
+    rank = blockIdx.x;
+    group = blockIdx.z;
+  }
+  __device__ __forceinline__ void find_tiles(const Args& a) {
+    row0 = __ldg(a.kv_indptr + sequence);
+    len = __ldg(a.kv_indptr + sequence + 1) - row0;
+    // 32-bit unsigned divisions: signed 64-bit ones cost hundreds of cycles. At most 2^25 tiles times 64 splits.
+    const unsigned splits = a.cluster * a.groups, split = group * a.cluster + rank, all = (unsigned)(len + TILE - 1) / TILE;
+    tile0 = all * split / splits;
+    tiles = all * (split + 1) / splits - tile0;
+  }
+};
 
 // Development aid (-DMLA_STAMPS): clocks of block 0 at named points, and per block {SM, start, first KV, loop end, end} in ns.
 #ifdef MLA_STAMPS

@@ -1,3 +1,4 @@
+// In development: not part of submission.py. Block scales outside 2^-13 .. 2^13 are clamped.
 // MLA decode over an mxfp4 KV cache. A producer warp copies packed rows to shared memory; UWG warpgroups take turns in unpacking them once,
 // to e5m2, into a ring of tiles; NWG warpgroups do the rest as for fp8.
 #pragma once
@@ -42,6 +43,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_fp4(const __grid_constant__
                              exchange_bars + 8};
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2, ww = warp & 3;
   STAMP(0);
+  Work w(a);
   if (wg == NWG + UWG) {                                 // producer
     if (lane == 0) {
       init_exchange(exchange, blockIdx.x, a.cluster);
@@ -56,7 +58,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_fp4(const __grid_constant__
       mbar_init_fence();
     }
     cluster_arrive();
-    const Work w = find_work(a);
+    w.find_tiles(a);
     const size_t first = (size_t)w.row0 + w.tile0 * TILE;
     auto load = [&](int t) {
       const uint32_t stage = (uint32_t)t % PACKED;
@@ -80,7 +82,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_fp4(const __grid_constant__
   if (wg >= NWG) {                                       // unpackers
     if (L::REGS) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(L::REGS ? L::UNPACK_REGS : 24));
     cluster_arrive();
-    const Work w = find_work(a);
+    w.find_tiles(a);
     const int tid = threadIdx.x & 127;
     const uint8_t* e8m0 = a.kv_e8m0 + ((size_t)w.row0 + w.tile0 * TILE) * a.e8m0_stride;
     bar_sync(14, L::THREADS);
@@ -103,12 +105,12 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_fp4(const __grid_constant__
 
   {
     QueryRows<NWG * 4> q;
-    q.load(a, blockIdx.y, warp, lane);
+    q.load(a, w, warp, lane);
     cluster_arrive();
     STAMP(1);
     q.store(smem + L::Q, row_scale, warp, lane);
   }
-  const Work w = find_work(a);
+  w.find_tiles(a);
   fence_async_proxy();
   STAMP(2);
   bar_sync(14, L::THREADS);

@@ -37,11 +37,12 @@ mla_fp8(const __grid_constant__ CUtensorMap nope_map, const __grid_constant__ CU
                              empty + STAGES * 8 + 8};
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   STAMP(0);
+  Work w(a);
   QueryRows<NWG * 4> q;
   if (warp < NWG * 4) {
-    q.load(a, blockIdx.y, warp, lane);
+    q.load(a, w, warp, lane);
   } else if (lane == 0) {
-    init_exchange(exchange, blockIdx.x, a.cluster);
+    init_exchange(exchange, w.rank, a.cluster);
     for (int i = 0; i < STAGES; i++) {
       mbar_init(full + i * 8, 1);
       mbar_init(empty + i * 8, 4);
@@ -51,7 +52,7 @@ mla_fp8(const __grid_constant__ CUtensorMap nope_map, const __grid_constant__ CU
   STAMP(19);
   cluster_arrive();
   STAMP(20);
-  const Work w = find_work(a);
+  w.find_tiles(a);
   if (warp == NWG * 4) {                                 // producer
     auto load = [&](int t) {
       const uint32_t stage = t % STAGES, dst = stage0 + stage * TILE_BYTES, bar = full + stage * 8;

@@ -33,12 +33,18 @@ struct QueryRows {
   static constexpr int PAIRS = ROWS / WARPS / 2, CHUNKS = 2 * D_QK / 128;
   uint2 raw[PAIRS][CHUNKS];
 
-  __device__ __forceinline__ void load(const Args& a, int block, int warp, int lane) {
-    const uint2* src = reinterpret_cast<const uint2*>(a.q + ((size_t)block * ROWS + warp * PAIRS * 2) * D_QK) + lane;
+  // Which of the pair's two rows chunk i of a lane belongs to.
+  static __device__ __forceinline__ bool in_second(int i, int lane) { return i > CHUNKS / 2 || (i == CHUNKS / 2 && lane >= 16); }
+
+  __device__ __forceinline__ void load(const Args& a, const Work& w, int warp, int lane) {
 #pragma unroll
     for (int p = 0; p < PAIRS; p++)
 #pragma unroll
-      for (int i = 0; i < CHUNKS; i++) raw[p][i] = __ldg(src + (p * CHUNKS + i) * 32);
+      for (int i = 0; i < CHUNKS; i++) {
+        const int second = in_second(i, lane), row = min((warp * PAIRS + p) * 2 + second, w.rows - 1);   // spare rows repeat the last
+        const __nv_bfloat16* src = a.q + ((size_t)w.first_row + row) * D_QK + i * 128 + lane * 4 - second * D_QK;
+        raw[p][i] = __ldg(reinterpret_cast<const uint2*>(src));
+      }
   }
 
   // q = (hi + lo / 16) * scale, exact for bf16 q: e4m3 keeps 4 significant bits, the rest of a bf16 significand fits in 4 more.
@@ -49,7 +55,10 @@ struct QueryRows {
 #pragma unroll
       for (int i = 0; i < CHUNKS; i++) {
         const uint32_t t = __vmaxu2(raw[p][i].x & 0x7fff7fffu, raw[p][i].y & 0x7fff7fffu);
-        if (i < CHUNKS / 2 || (i == CHUNKS / 2 && lane < 16)) top[0] = __vmaxu2(top[0], t); else top[1] = __vmaxu2(top[1], t);
+        if (in_second(i, lane))
+          top[1] = __vmaxu2(top[1], t);
+        else
+          top[0] = __vmaxu2(top[0], t);
       }
       float inverse[2];
 #pragma unroll
@@ -61,7 +70,7 @@ struct QueryRows {
       }
 #pragma unroll
       for (int i = 0; i < CHUNKS; i++) {
-        const bool second = i > CHUNKS / 2 || (i == CHUNKS / 2 && lane >= 16);
+        const bool second = in_second(i, lane);
         const int row = (warp * PAIRS + p) * 2 + second, dim = i * 128 + lane * 4 - second * D_QK;
         uint16_t hi[2], lo[2];
         split_pair(hi[0], lo[0], raw[p][i].x, second ? inverse[1] : inverse[0]);

@@ -60,3 +60,11 @@ def worst_rel_l2(out: torch.Tensor, expected: torch.Tensor) -> float:
     norm = expected.norm(dim=-1)
     error = (out.double() - expected).norm(dim=-1) / torch.where(norm == 0, torch.ones_like(norm), norm)
     return float(error.nan_to_num(float("inf")).max())
+
+
+def to_gpu(data):
+    """The same input on the GPU."""
+    q, kv_data, qo_indptr, kv_indptr, config = data
+    moved = {name: tuple(part.cuda() for part in value) for name, value in kv_data.items() if name != "bf16"}
+    moved["bf16"] = kv_data["bf16"].cuda()
+    return q.cuda(), moved, qo_indptr.cuda(), kv_indptr.cuda(), config

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from mla_oracle import BF16_REL_L2, make_input, oracle, worst_rel_l2
+from mla_oracle import BF16_REL_L2, make_input, oracle, to_gpu, worst_rel_l2
 
 from kernels.layout import shape_of
 from kernels.triton_backend import TritonBackend
@@ -13,13 +13,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 BACKEND = TritonBackend()
 # A tile's P is rounded to the operand's type relative to the peak so far: a little above the rounding of the output.
 GPU_REL_L2 = 2 * BF16_REL_L2
-
-
-def to_gpu(data):
-    q, kv_data, qo_indptr, kv_indptr, config = data
-    moved = {name: tuple(part.cuda() for part in value) for name, value in kv_data.items() if name != "bf16"}
-    moved["bf16"] = kv_data["bf16"].cuda()
-    return q.cuda(), moved, qo_indptr.cuda(), kv_indptr.cuda(), config
 
 
 @pytest.mark.parametrize("kv_format", ["bf16", "fp8"])

@@ -1,0 +1,177 @@
+"""MLA decode with kernels of our own on Hopper (sm_90a), fp8 KV: compiled by nvcc, called through ctypes.
+
+In development: dispatch does not offer it yet (docs/LOG.md)."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels.assets import CUDA_ATTEND, CUDA_COMBINE, CUDA_DECODE, CUDA_FP8, CUDA_LAUNCH, CUDA_PTX, CUDA_QUERY
+from kernels.layout import QK_DIM, V_DIM, Shape, shape_of
+from task import input_t
+
+CUDA_SOURCES = {
+    "ptx.cuh": CUDA_PTX,
+    "decode.cuh": CUDA_DECODE,
+    "query.cuh": CUDA_QUERY,
+    "attend.cuh": CUDA_ATTEND,
+    "combine.cuh": CUDA_COMBINE,
+    "fp8.cuh": CUDA_FP8,
+    "launch.cu": CUDA_LAUNCH,
+}
+NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
+CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
+CUDA_MAX_CLUSTER = 16
+CUDA_MAX_SPLITS = 64
+H200_MULTIPROCESSORS = 132
+MAP_ALIGNMENT = 64
+CUDA_POINTERS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_indptr", "out", "part", "part_ml", "tickets")
+
+
+class CudaArgs(ctypes.Structure):
+    """`Args` of decode.cuh."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in CUDA_POINTERS),
+        ("sm_scale", ctypes.c_float),
+        *((name, ctypes.c_int) for name in ("rows", "row_blocks", "cluster", "groups", "e8m0_bytes")),
+    )
+
+
+def find_nvcc() -> str | None:
+    """nvcc on PATH, or where CUDA_HOME says, or where CUDA installs itself."""
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
+    return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def compile_cuda(folder: Path) -> Path:
+    """The shared library, compiled into `folder` under a name that sources and options decide, unless it is there.
+
+    Raises RuntimeError with what nvcc said.
+    """
+    key = hashlib.sha256(repr((CUDA_SOURCES, NVCC_OPTIONS)).encode()).hexdigest()[:16]
+    library = folder / f"mla_sm90a_{key}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        for name, text in CUDA_SOURCES.items():
+            Path(scratch, name).write_text(text)
+        built = Path(scratch, "mla.so")
+        command = [find_nvcc() or "nvcc", *NVCC_OPTIONS, "-o", str(built), str(Path(scratch, "launch.cu"))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"nvcc could not compile the fp8 kernels:\n{done.stderr[-2000:]}")
+        built.replace(library)
+    return library
+
+
+@functools.cache
+def cuda_library(device_index: int) -> ctypes.CDLL:
+    """The kernels, ready on a device (which must be the current one). Raises RuntimeError."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+    library = ctypes.CDLL(str(compile_cuda(cache)))
+    if library.mla_args_bytes() != ctypes.sizeof(CudaArgs):
+        raise RuntimeError("kernels/cuda_backend.py and decode.cuh disagree about Args")
+    error = library.mla_prepare()
+    if error:
+        raise RuntimeError(f"the fp8 kernels cannot run on cuda:{device_index}: CUDA error {error}")
+    return library
+
+
+def clusters_at_once(size: int, multiprocessors: int) -> int:
+    """Clusters of wide blocks that run together. A cluster stays within a group of 16 or 18 multiprocessors, so those of more
+    than two blocks leave some idle: at least 77 % were in use on an H200 for every size up to 16."""
+    return multiprocessors // size if size <= 2 else int(0.77 * multiprocessors) // size
+
+
+class CudaBackend:
+    name = "cuda"
+
+    def available(self, device: torch.device) -> str | None:
+        if device.type != "cuda" or torch.version.cuda is None:
+            return f"the CUDA kernels need an NVIDIA GPU and the tensors are on {device.type}"
+        capability = torch.cuda.get_device_capability(device)
+        if capability != (9, 0):
+            return f"the CUDA kernels are written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
+        return None if find_nvcc() else "nvcc is needed to compile the CUDA kernels (PATH, CUDA_HOME)"
+
+    def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
+        """Enough blocks to fill the device: narrow ones without splits for many sequences, else clusters of splits."""
+        on_gpu = device.type == "cuda"
+        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
+        blocks = shape.batch * -(-shape.rows // CUDA_ROWS)
+        if 2 * blocks > multiprocessors:  # too many for two splits each
+            return {"narrow": blocks > multiprocessors, "cluster": 1, "groups": 1}
+        tiles = max(-(-shape.kv_len // CUDA_TILE), 1)
+        sizes = range(1, min(tiles, CUDA_MAX_CLUSTER) + 1)
+        cluster = max(size for size in sizes if clusters_at_once(size, multiprocessors) >= blocks)
+        return {"narrow": False, "cluster": cluster, "groups": 1}
+
+    def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
+        return CudaPlan(data, params)
+
+
+class CudaPlan:
+    """Launches for one plan_key. Output and workspace are allocated once and rewritten by every call."""
+
+    def __init__(self, data: input_t, params: dict[str, Any]) -> None:
+        q, _, _, _, config = data
+        shape, device = shape_of(data), q.device
+        cluster, groups = int(params["cluster"]), int(params["groups"])
+        if not 1 <= cluster <= CUDA_MAX_CLUSTER or not 1 <= cluster * groups <= CUDA_MAX_SPLITS:
+            limits = f"clusters of 1 to {CUDA_MAX_CLUSTER} splits, at most {CUDA_MAX_SPLITS} splits"
+            raise ValueError(f"cluster={cluster}, groups={groups}: {limits}")
+        self.device, self.narrow = device, int(bool(params["narrow"]))
+        with torch.cuda.device(device):
+            self.library = cuda_library(device.index or 0)
+        row_blocks = -(-shape.rows // CUDA_ROWS)
+        self.blocks = shape.batch * row_blocks
+        parts = (self.blocks, groups, CUDA_ROWS) if groups > 1 else (0,)
+        self.out = torch.empty(*q.shape[:2], V_DIM, dtype=torch.bfloat16, device=device)
+        self.part = torch.empty(*parts, V_DIM, dtype=torch.float32, device=device)
+        self.part_ml = torch.empty(*parts, 2, dtype=torch.float32, device=device)
+        self.tickets = torch.zeros(self.blocks, CUDA_MAX_CLUSTER, dtype=torch.int32, device=device)  # every launch leaves zeros
+        self.storage = ctypes.create_string_buffer(self.library.mla_maps_bytes() + MAP_ALIGNMENT)
+        self.maps = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
+        self.args = CudaArgs(
+            out=self.out.data_ptr(),
+            part=self.part.data_ptr(),
+            part_ml=self.part_ml.data_ptr(),
+            tickets=self.tickets.data_ptr(),
+            sm_scale=config["sm_scale"],
+            rows=shape.rows,
+            row_blocks=row_blocks,
+            cluster=cluster,
+            groups=groups,
+        )
+        self.args_at = ctypes.byref(self.args)
+
+    def __call__(self, data: input_t) -> torch.Tensor:
+        q, kv_data, _, kv_indptr, _ = data
+        kv, kv_scale = kv_data["fp8"]
+        q, kv = q.contiguous(), kv.contiguous()
+        args = self.args
+        args.q, args.kv_scale, args.kv_indptr = q.data_ptr(), kv_scale.data_ptr(), kv_indptr.data_ptr()
+        kv_rows = kv.numel() // QK_DIM
+        if not kv_rows:
+            return self.out.zero_()
+        with torch.cuda.device(self.device):
+            error = self.library.mla_decode(
+                self.narrow, self.maps, ctypes.c_void_p(kv.data_ptr()), ctypes.c_long(kv_rows), self.args_at, self.blocks
+            )
+        if error:
+            raise RuntimeError(f"the fp8 kernel could not be launched: CUDA error {error}")
+        return self.out
