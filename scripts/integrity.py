@@ -7,9 +7,11 @@ python scripts/integrity.py --docs               docs/integrity.md from the comm
 """
 
 import argparse
+import functools
 import json
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,11 +33,12 @@ def options(argv: list[str]) -> argparse.Namespace:
     add = made.add_argument
     add("--only", action="append", default=[], metavar="NAME", help="this entry alone; repeatable")
     add("--kind", choices=KINDS_OF_ENTRY, help="cheats, controls or wrong submissions alone")
-    add("--gpu", action="store_true", help="run on the GPU: the entries that need one, and the others too")
+    add("--gpu", action="store_true", help="run on the GPU, the entries that need one too")
     add("--mode", choices=("benchmark", "leaderboard"), default="benchmark")
     add("--policy", choices=("robust", "official"), default="robust", help="the harness's rules of measurement")
     add("--prove", action="store_true", help="also with each cheat's defences off: it must then succeed")
     add("--official", action="store_true", help="also un-isolated, as public evaluators run it")
+    add("--jobs", type=int, default=1, metavar="N", help="entries at a time; times are compared, so leave processors free")
     add("--json", type=Path, metavar="FILE", help="write what was found here, again after every entry")
     add("--docs", action="store_true", help="write docs/integrity.md from docs/results/integrity-*.json")
     add("--check", action="store_true", help="with --docs: write nothing, exit 1 if the page is out of date")
@@ -46,9 +49,9 @@ def chosen(corpus: list[Entry], wanted: argparse.Namespace) -> list[Entry]:
     """The entries to run. Exits with a message for a name that is no entry."""
     if unknown := set(wanted.only) - {entry.name for entry in corpus}:
         sys.exit(f"no entry {', '.join(sorted(unknown))}; there are {', '.join(entry.name for entry in corpus)}")
-    runnable = [entry for entry in corpus if wanted.gpu or entry.needs == "cpu"]
+    runnable = [entry for entry in corpus if entry.needs in ("any", "gpu" if wanted.gpu else "cpu")]
     if left_out := [entry.name for entry in corpus if entry.name in wanted.only and entry not in runnable]:
-        sys.exit(f"{', '.join(left_out)}: needs a GPU; add --gpu")
+        sys.exit(f"{', '.join(left_out)}: needs a {'CPU; leave --gpu out' if wanted.gpu else 'GPU; add --gpu'}")
     return [
         entry
         for entry in runnable
@@ -74,11 +77,13 @@ def run(wanted: argparse.Namespace) -> int:
     entries = chosen(load_corpus(), wanted)
     rules = Rules(mode=wanted.mode, policy=wanted.policy, device="cuda" if wanted.gpu else "cpu")
     bench, started, findings = Bench(rules), time.monotonic(), []
-    for entry in entries:
-        findings.append(investigate(bench, entry, prove=wanted.prove, official=wanted.official))
-        show(findings[-1], len(findings), len(entries), started)
-        if wanted.json:
-            write_findings(wanted.json, bench, findings)
+    find = functools.partial(investigate, bench, prove=wanted.prove, official=wanted.official)
+    with ThreadPoolExecutor(wanted.jobs) as pool:
+        for finding in pool.map(find, entries):
+            findings.append(finding)
+            show(finding, len(findings), len(entries), started)
+            if wanted.json:
+                write_findings(wanted.json, bench, findings)
     bad = [finding for finding in findings if finding.failed]
     counts = {outcome.value: sum(finding.outcome is outcome for finding in findings) for outcome in Outcome}
     print(", ".join(f"{count} {name}" for name, count in counts.items() if count))
