@@ -17,7 +17,7 @@ def profile_table(profile: Profile) -> RenderableType:
     table = quiet_table()
     for head in (f"{found.where} µs", "share", "calls"):
         table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("operator", no_wrap=True, overflow="ellipsis")
+    table.add_column("operator", overflow="fold")  # rich takes width from columns that may wrap first
     for row in found.rows:
         share = Text.assemble(bar(row.share, BAR_CELLS, "cyan"), f" {row.share:>4.0%}")
         table.add_row(Text(us(row.own_ns), style="bold"), share, Text(f"{row.calls:.4g}"), Text(row.name))

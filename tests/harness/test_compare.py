@@ -15,7 +15,7 @@ from harness.stats import summarize
 
 SAMPLES = st.lists(st.integers(1_000, 1_000_000), min_size=6, max_size=30)
 EDGES = st.floats(0.5, 2.0)
-SWAPPED = {Change.FASTER: Change.SLOWER, Change.SLOWER: Change.FASTER, Change.SAME: Change.SAME, Change.AMBIGUOUS: Change.AMBIGUOUS}
+SWAPPED = {**{change: change for change in Change}, Change.FASTER: Change.SLOWER, Change.SLOWER: Change.FASTER}
 
 
 def compare(samples_ns, baseline_ns, interleaved=True) -> Comparison:

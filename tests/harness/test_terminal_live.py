@@ -122,7 +122,7 @@ def test_a_low_terminal_shows_the_latest_cases(clock):
 
 @pytest.mark.parametrize(
     ("done", "waiting", "lines", "hidden_and_coming"),
-    [(0, 3, 10, (0, 3)), (0, 30, 10, (0, 9)), (8, 3, 10, (0, 1)), (20, 3, 10, (12, 1)), (20, 0, 10, (11, 0)), (5, 5, 0, (5, 1))],
+    [(0, 3, 10, (0, 3)), (0, 9, 5, (0, 4)), (8, 3, 10, (0, 1)), (20, 3, 10, (12, 1)), (20, 0, 10, (11, 0)), (5, 5, 0, (5, 1))],
 )
 def test_window(done, waiting, lines, hidden_and_coming):
     assert window(done, waiting, lines) == hidden_and_coming

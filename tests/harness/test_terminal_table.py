@@ -56,7 +56,8 @@ def test_a_comparison_has_a_column_and_a_last_line(change):
 
 def test_a_running_case_shows_its_estimate_and_the_waiting_ones_their_names():
     console = console_of(100)
-    running = Running(parse_case("batchsize: 2; qseqlen: 1; kvseqlen: 64; seed: 1", "t"), "sampling", tuple(range(10_000, 11_000)))
+    case = parse_case("batchsize: 2; qseqlen: 1; kvseqlen: 64; seed: 1", "t")
+    running = Running(case, "sampling", tuple(range(10_000, 11_000)))
     console.print(case_table(console, H200.cases[:1], running, [parse_case("size: 3; seed: 9", "t")]))
     said = console.export_text()
     assert re.search(r"2 x 1 x 64 +\.\.\. +10\.50 ± 0\.031, n=1000", said)
