@@ -63,7 +63,7 @@ def show(finding: Finding, done: int, total: int, started: float) -> None:
     """One line, with the time that is left."""
     trial, left_s = finding.trial, (time.monotonic() - started) / done * (total - done)
     time_us = f"{trial.time_ns / 1e3:.0f} us" if trial.time_ns else ""
-    more = [", ".join(finding.entry.defences) if finding.outcome is Outcome.CAUGHT else finding.remark()]
+    more = [", ".join(finding.entry.defences) if finding.outcome is Outcome.CAUGHT else "", finding.remark()]
     more += [f"off: {finding.proof}"] if finding.proof else []
     more += [f"public rules: {finding.official}"] if finding.official else []
     line = COLUMNS.format(
