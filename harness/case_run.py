@@ -1,16 +1,16 @@
 """One case: inputs lent, first output judged, samples taken until the policy is satisfied, outputs judged again."""
 
 import contextlib
-import math
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, BinaryIO, Self
 
 from harness.clock import Clock
-from harness.contestant import INPUTS, Contestant, Rival, Sampling
+from harness.contestant import Contestant, Rival, Sampling
 from harness.errors import CallFailed
 from harness.inputs import InputBuffers
-from harness.policies import SEED_STEP, Policy, StopRule, samples_per_round
+from harness.policies import SEED_STEP, AfterCalls, Policy, StopRule
 from harness.problem import Problem
 from harness.session import Called, Session
 from harness.verdict import Verdict
@@ -38,7 +38,9 @@ class CaseRun:
     ):
         self._problem, self._case, self._policy, self._session = problem, case, policy, session
         self._clock, self._tell = clock, tell
-        self._buffers = InputBuffers(session.device_ipc)
+        self._random = random.SystemRandom()  # nothing that a submission could foresee
+        self._pool = [InputBuffers(session.device_ipc) for _ in range(policy.pool if policy.fresh == "each" else 1)]
+        self._present = self._pool[0]
         self._candidate = Contestant(problem, policy, session, clock)
         self.rival = Rival(Contestant(problem, policy, rival, clock)) if rival else None
         self.contents: list[Case] = []  # the case with every seed that was used
@@ -66,9 +68,9 @@ class CaseRun:
 
     def run(self, timed: bool) -> None:
         """Call once and judge; with `timed`, if the official verdict passes, take samples. Raises CallFailed."""
-        self._renew()
+        self._renew(self._pool[0])
         self._both(Contestant.call_first)
-        self._check()
+        self._check(strict=self._policy.strict_share > 0)
         if timed and self.passes:
             if self._policy.warmup:
                 self._warm_up(self._policy.warmup)
@@ -78,11 +80,11 @@ class CaseRun:
     def profile(self, calls: int, trace: BinaryIO) -> list[dict[str, Any]]:
         """The operator table of `calls` further calls; their chrome trace goes to `trace`. Raises CallFailed."""
         self._tell("profiling")
-        return self._session.profile(INPUTS, calls, trace.fileno())
+        return self._candidate.profile(calls, trace.fileno())
 
     def warm_up_only(self, rule: StopRule) -> None:
         """The official policy's warm-up on the first case; nothing of it is kept. Raises CallFailed."""
-        self._renew()
+        self._renew(self._pool[0])
         self._warm_up(rule)
 
     def __enter__(self) -> Self:
@@ -96,7 +98,8 @@ class CaseRun:
                 self._candidate.take_back()
             if self.rival:
                 self.rival.attempt(Contestant.take_back)
-        self._buffers.close()
+        for buffers in self._pool:
+            buffers.close()
 
     def _both(self, step: Callable[..., object], *arguments: Any) -> None:
         """A step of the candidate, then of the baseline."""
@@ -108,53 +111,48 @@ class CaseRun:
     def _sides(self) -> int:
         return 2 if self.rival and self.rival.competes else 1
 
-    def _renew(self) -> None:
-        """Fill the inputs with fresh contents, the seed advanced from the second time on, and show them to the workers."""
+    def _renew(self, buffers: InputBuffers) -> None:
+        """Fill `buffers` with fresh contents, the seed advanced from the second time on, and show them to the workers."""
         self._tell("generating")
         case = with_seed_advanced(self._case, SEED_STEP * len(self.contents))
         self.contents.append(case)
-        same_layout = self._buffers.fill(lambda: self._problem.generate_input(case))
-        self._both(Contestant.lend, self._buffers, same_layout)
+        self._present.forget()
+        self._present = buffers
+        same_layout = buffers.fill(lambda: self._problem.generate_input(case))
+        self._both(Contestant.lend, f"inputs{self._pool.index(buffers)}", buffers, same_layout)
 
-    def _check(self) -> None:
+    def _check(self, strict: bool) -> None:
         """Judge the outputs of the last calls."""
         self._tell("checking")
-        self._both(Contestant.check, self._buffers.value)
+        self._both(Contestant.check, self._present.value, strict)
 
     def _warm_up(self, rule: StopRule) -> None:
-        self._tell("warming up")
-        self._both(Contestant.warm_up, rule)
+        """Calls that do not count, on each set of buffers."""
+        for buffers in self._random.sample(self._pool, len(self._pool)):
+            if len(self._pool) > 1:
+                self._renew(buffers)
+            self._tell("warming up")
+            if self._policy.alike and isinstance(rule, AfterCalls):
+                fewer = replace(rule, calls=self._random.randint(1, rule.calls))
+                self._both(Contestant.warm_up, fewer)
+            else:
+                self._both(Contestant.warm_up, rule)
 
     def _sample(self) -> None:
-        """Rounds of samples, each on fresh contents if the policy says so, each ended by a look at its last output."""
-        round_length: float = 1 if self._policy.fresh != "never" else math.inf
+        """Samples until the policy has enough, each on fresh contents and each judged if the policy says so."""
         while True:
-            round_started_ns = self._clock.now_ns()
-            if self._policy.fresh != "never":
-                self._renew()
-            renewed_ns = self._clock.now_ns()
-            done = self._round(round_length)
-            sampled_ns = self._clock.now_ns()
-            self._check()
-            if done or not self.passes:
-                return
-            if self._policy.fresh == "balanced":
-                fresh_ns = renewed_ns - round_started_ns + self._clock.now_ns() - sampled_ns
-                round_length = samples_per_round(fresh_ns, round((sampled_ns - renewed_ns) / round_length))
-
-    def _round(self, length: float) -> bool:
-        """At most `length` samples; whether the policy has enough."""
-        taken = 0
-        while True:
+            if self._policy.fresh == "each":
+                self._renew(self._random.choice(self._pool))
             self._both(Contestant.time_one)
-            taken += 1
             assert self.sampling is not None
             left_s = self._candidate.left_s(self._sides)
             self._tell("sampling", samples_ns=tuple(self.sampling.samples_ns), left_s=left_s)
-            if self._has_enough():
-                return True
-            if taken >= length:
-                return False
+            done = self._has_enough()
+            if done or self._policy.judged == "each":
+                share = self._policy.strict_share
+                self._check(strict=share > 0 and (done or self._random.random() < share))
+            if done or not self.passes:
+                return
 
     def _has_enough(self) -> bool:
         """Whether the policy is satisfied with every side's samples."""

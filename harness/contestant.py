@@ -12,7 +12,6 @@ from harness.problem import Problem
 from harness.session import Called, Session
 from harness.verdict import Verdict, judge
 
-INPUTS = "case"  # the name under which a case's inputs are lent
 MIN_SLEEP_NS, MAX_SLEEP_NS = 50_000, 20_000_000
 
 
@@ -40,6 +39,8 @@ class Contestant:
     def __init__(self, problem: Problem, policy: Policy, session: Session, clock: Clock):
         self._problem, self._policy, self._session, self._clock = problem, policy, session, clock
         self._last: Called | None = None
+        self._inputs = ""  # the name of the inputs that are called on
+        self._lent: set[str] = set()
         self.first: Called | None = None
         self.verdict: Verdict | None = None
         self.sampling: Sampling | None = None
@@ -50,28 +51,30 @@ class Contestant:
         """Whether the official verdict has passed so far."""
         return self.verdict is not None and self.verdict.official.ok
 
-    def lend(self, buffers: InputBuffers, same_layout: bool) -> None:
-        """Show the worker the case's inputs, or that their contents are new."""
-        if same_layout:
-            self._session.refresh(INPUTS)
+    def lend(self, name: str, buffers: InputBuffers, same_layout: bool) -> None:
+        """Show the worker inputs, or that their contents are new; from now on it is called on these."""
+        if same_layout and name in self._lent:
+            self._session.refresh(name)
         else:
-            self._session.map(INPUTS, buffers)
+            self._session.map(name, buffers)
+        self._lent.add(name)
+        self._inputs = name
 
     def call_first(self) -> None:
-        """The first call, which compiles and plans."""
-        self.first = self._last = self._session.call(INPUTS, describe=True)
+        """The first call, which compiles and plans; made like every other if the policy wants it."""
+        self.first = self._last = self._session.call(self._inputs, timed=self._policy.alike, describe=True)
 
-    def check(self, data: Any) -> None:
-        """Judge the output of the last call."""
+    def check(self, data: Any, strict: bool) -> None:
+        """Judge the output of the last call, by the official rule alone unless `strict`."""
         assert self._last is not None
-        verdict = judge(self._problem, data, self._session.take(self._last))
+        verdict = judge(self._problem, data, self._session.take(self._last), strict)
         self.verdict = self.verdict.worst(verdict) if self.verdict else verdict
 
     def warm_up(self, rule: StopRule) -> None:
         """Calls that are timed and not counted; the launch latency that they show says how long the sleep must be."""
         warm = Sampling(self._clock, MIN_SLEEP_NS if self._policy.hides_launch else 0)
         while not warm.samples_ns or not rule.done(warm.samples_ns, warm.spent):
-            sample = self._session.call(INPUTS, timed=True, sleep_ns=warm.sleep_ns).sample
+            sample = self._session.call(self._inputs, timed=True, sleep_ns=warm.sleep_ns).sample
             warm.samples_ns.append(sample.elapsed_ns)
             if self._policy.hides_launch:
                 warm.sleep_ns = min(MIN_SLEEP_NS + 2 * sample.host_ns, MAX_SLEEP_NS)
@@ -83,15 +86,20 @@ class Contestant:
         return self.sampling
 
     def time_one(self) -> None:
-        """One sample. If launch latency showed, it is taken again behind a longer sleep, as long as that can grow."""
+        """One sample. If launch latency showed, it is taken again behind a longer sleep, as long as that can grow.
+
+        Where contents are fresh none is timed twice: the sample is dropped, the next one comes behind the longer sleep.
+        """
         sampling = self.sampling
         assert sampling is not None
         while True:
-            called = self._last = self._session.call(INPUTS, timed=True, sleep_ns=sampling.sleep_ns)
+            called = self._last = self._session.call(self._inputs, timed=True, sleep_ns=sampling.sleep_ns)
             exposed = called.sample.exposed and self._policy.hides_launch
             if not exposed or sampling.sleep_ns >= MAX_SLEEP_NS:
                 break
             sampling.sleep_ns = min(2 * max(sampling.sleep_ns, called.sample.host_ns, MIN_SLEEP_NS), MAX_SLEEP_NS)
+            if self._policy.fresh == "each":
+                return
         sampling.exposed += exposed
         sampling.samples_ns.append(called.sample.elapsed_ns)
 
@@ -106,10 +114,15 @@ class Contestant:
         assert self.sampling is not None
         return sides * self._policy.stop.left_ns(_share(self.sampling.spent, sides)) / 1e9
 
+    def profile(self, calls: int, trace_fd: int) -> list[dict[str, Any]]:
+        """The operator table of `calls` further calls; their chrome trace goes to `trace_fd`."""
+        return self._session.profile(self._inputs, calls, trace_fd)
+
     def take_back(self) -> None:
         """Take the inputs back, if the worker can still answer."""
-        if self._session.alive:
-            self._session.unmap(INPUTS)
+        for name in sorted(self._lent):
+            if self._session.alive:
+                self._session.unmap(name)
 
     def take_printed(self) -> str:
         """What the submission has printed since the last time."""

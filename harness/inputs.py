@@ -8,7 +8,7 @@ IPC handle; the referee keeps the generator's own tensors apart and judges with 
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,11 +27,13 @@ class _Buffer:
     storage: torch.UntypedStorage
     device: torch.device
     fd: int | None
+    loans: list[memory.DeviceLoan] = field(default_factory=list)
 
     def describe(self) -> dict[str, Any]:
         entry = {"device": str(self.device), "nbytes": self.storage.nbytes(), "memory": "memfd"}
         if self.fd is None:  # every handle may be opened once, so each loan makes its own
-            entry |= {"memory": "ipc", "handle": memory.export_device_storage(self.storage)}
+            self.loans.append(memory.DeviceLoan(self.storage))
+            entry |= {"memory": "ipc", "handle": self.loans[-1].describe()}
         return entry
 
 
@@ -80,11 +82,17 @@ class InputBuffers:
         fields = {"tree": self._tree, "storages": [buffer.describe() for buffer in self._buffers]}
         return fields, tuple(buffer.fd for buffer in self._buffers if buffer.fd is not None)
 
+    def forget(self) -> None:
+        """Drop `value`; device memory that only the judge needed is free again."""
+        self.value = None
+
     def close(self) -> None:
         """Give the memory back."""
         for buffer in self._buffers:
             if buffer.fd is not None:
                 os.close(buffer.fd)
+            for loan in buffer.loans:
+                loan.end()
         self._buffers, self.value = [], None
 
     def _allocate(self, nbytes: int, device: torch.device) -> _Buffer:

@@ -6,6 +6,7 @@ import os
 
 import torch
 
+COUNTER_FIELD, NO_COUNTER = 4, b"/none"  # in what UntypedStorage._share_cuda_ returns: file, then index in it
 F_SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; not in Python's fcntl
 
 
@@ -43,9 +44,26 @@ def _storage(mapping: mmap.mmap, nbytes: int) -> torch.UntypedStorage:
     return torch.frombuffer(mapping, dtype=torch.uint8, count=nbytes).untyped_storage()
 
 
-def export_device_storage(storage: torch.UntypedStorage) -> list:
-    """The JSON form of a handle that another process can open (CUDA and HIP; torch's own storage sharing)."""
-    return [{"hex": item.hex()} if isinstance(item, bytes) else item for item in storage._share_cuda_()]
+class DeviceLoan:
+    """Device memory that another process may open once, by torch's own storage sharing (CUDA and HIP).
+
+    torch counts borrowers in a file of /dev/shm, which a contained process does not see: the lender counts for it, so the
+    memory comes back whatever became of the borrower.
+    """
+
+    def __init__(self, storage: torch.UntypedStorage):
+        self._device = storage.device
+        self._fields = list(storage._share_cuda_())
+
+    def describe(self) -> list:
+        """The JSON form of the handle; the counter's file is not named."""
+        fields = [*self._fields[:COUNTER_FIELD], NO_COUNTER, *self._fields[COUNTER_FIELD + 1 :]]
+        return [{"hex": item.hex()} if isinstance(item, bytes) else item for item in fields]
+
+    def end(self) -> None:
+        """The borrower has given the memory back, or is gone."""
+        counter, index = self._fields[COUNTER_FIELD : COUNTER_FIELD + 2]
+        torch.UntypedStorage._release_ipc_counter_cuda(counter, index, device=self._device.index)
 
 
 def import_device_storage(handle: list, device: torch.device) -> torch.UntypedStorage:

@@ -1,9 +1,10 @@
 """Rules of measurement: how a call is made cold, when sampling stops, when contents are renewed. docs/policies.md."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
+from harness.defences import Defences
 from harness.errors import PolicyRefused
 from harness.result import Device
 from harness.stats import mean_std_err, relative_width
@@ -104,9 +105,11 @@ class Policy:
     stop: StopRule
     warmup: StopRule | None  # per case, samples not counted
     first_case_warmup: StopRule | None  # once, on the first case, samples not counted
-    # When contents are renewed and outputs checked while sampling: never, each (sample), or balanced (as often as makes
-    # renewing and checking cost what sampling costs).
-    fresh: Literal["never", "each", "balanced"] = "never"
+    fresh: Literal["never", "each"] = "never"  # new contents for each sample
+    judged: Literal["ends", "each"] = "ends"  # the outputs of the first and the last call, or of every sample
+    strict_share: float = 1.0  # of the judged outputs between first and last, how many get the strict verdict too
+    pool: int = 1  # sets of input buffers, visited in random order
+    alike: bool = False  # first call, warm-ups and samples are made in the same way, warm-ups in random number
 
 
 def robust(mode: str, device: Device, budget_s: float | None = None) -> Policy:
@@ -120,7 +123,24 @@ def robust(mode: str, device: Device, budget_s: float | None = None) -> Policy:
         stop=IntervalNarrow(budget_ns),
         warmup=AfterCalls(calls=4, max_wall_ns=budget_ns // 5),
         first_case_warmup=None,
-        fresh="balanced" if mode == "leaderboard" else "never",
+        fresh="each",
+        judged="each",
+        strict_share=0.25 if device.kind == "cpu" else 1.0,
+        pool=2,
+        alike=True,
+    )
+
+
+def weakened(policy: Policy, defences: Defences) -> Policy:
+    """The policy without what switched-off defences stand for; the policy itself if all are on."""
+    return replace(
+        policy,
+        fresh=policy.fresh if defences.fresh_inputs else "never",
+        pool=policy.pool if defences.fresh_inputs else 1,
+        judged=policy.judged if defences.check_every_call else "ends",
+        strict_share=policy.strict_share if defences.strict_verdict else 0.0,
+        alike=policy.alike and defences.one_code_path,
+        cold=policy.cold if defences.cold_caches else Cold("none"),
     )
 
 
@@ -155,6 +175,7 @@ def _official_rules(mode: str, cold: Cold) -> Policy:
         warmup=None,
         first_case_warmup=ErrorSmall(100, SECOND_NS // 100 if ranked else SECOND_NS // 10),
         fresh="each" if ranked else "never",
+        judged="each" if ranked else "ends",
     )
 
 
@@ -164,8 +185,3 @@ def cold_read(device: Device) -> Cold:
     if device.kind == "cpu":
         return Cold("read", max(64 << 20, 2 * cache_bytes))
     return Cold("read", max(256 << 20, 4 * cache_bytes))
-
-
-def samples_per_round(fresh_ns: int, sample_ns: int, most: int = 25) -> int:
-    """Samples between two renewals of the contents, such that sampling costs as much as renewing and checking does."""
-    return max(1, min(most, round(fresh_ns / max(sample_ns, 1))))

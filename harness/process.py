@@ -2,25 +2,39 @@
 
 import contextlib
 import os
-import resource
+import re
 import select
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from harness.containment import Containment, choose
+from harness.defences import Defences
+from harness.jail import KILLED, Plan
 from harness.protocol import Channel
 
 HERE = Path(__file__).parent
 # All of the harness that a worker gets to see.
-RUNTIME_FILES = ("__init__.py", "worker.py", "protocol.py", "codec.py", "timing.py", "memory.py", "errors.py")
+RUNTIME_FILES = (
+    "__init__.py", "worker.py", "protocol.py", "codec.py", "timing.py", "memory.py", "errors.py",
+    "jail.py", "landlock.py", "libc.py", "namespaces.py", "seccomp.py",
+)  # fmt: skip
 # A worker's environment has no variable whose name contains one of these.
 SECRET_WORDS = ("POPCORN_", "TOKEN", "SECRET", "PASSWORD", "API_KEY", "CREDENTIAL")
+# Where tools look for caches instead of in HOME, which is a scratch folder for a worker.
+CACHE_VARIABLES = (
+    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TRITON_HOME", "TRITON_CACHE_DIR", "TORCH_HOME",
+    "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH", "NUMBA_CACHE_DIR", "MPLCONFIGDIR", "HF_HOME",
+    "PYTHONPYCACHEPREFIX",
+)  # fmt: skip
+INFO_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 5.0
 KEPT_OUTPUT_BYTES = 16 << 10  # as much as official runners keep of each
 
 
@@ -30,31 +44,56 @@ class Limits:
 
     timeout_s: float = 300.0
     data_bytes: int | None = None  # RLIMIT_DATA; None on a GPU, whose driver reserves more than exists
+    cpu_s: int | None = None  # RLIMIT_CPU: processor time of one process, all its threads together
+
+    def by_name(self) -> dict[str, int]:
+        """The limits that are set, by the names of Python's resource module."""
+        named = {"RLIMIT_DATA": self.data_bytes, "RLIMIT_CPU": self.cpu_s}
+        return {name: value for name, value in named.items() if value is not None}
 
 
 class WorkerProcess:
-    """A running worker, leader of a process group of its own, in `folder`, and the channel to it."""
+    """A running worker in `folder` behind the layers of `containment`, and the channel to it.
 
-    def __init__(self, folder: Path, backend: str, limits: Limits):
-        self._runtime = folder.with_name(folder.name + ".runtime")
+    `hidden` are folders that it must not see, whatever else is visible.
+    """
+
+    def __init__(
+        self, folder: Path, backend: str, limits: Limits, containment: Containment | None = None, hidden: Sequence[Path] = ()
+    ):
+        self._containment = containment or choose()
+        self._runtime, self._home, self._root = (folder.with_name(folder.name + end) for end in (".runtime", ".home", ".root"))
         _stage_runtime(self._runtime)
+        (self._home / "tmp").mkdir(parents=True)
+        self._root.mkdir()
+        plan = self._containment.plan((folder, self._home), self._runtime, self._root, hidden, limits.by_name())
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.worker", str(theirs.fileno())],
+            self._process, supervisor = self._start(plan, folder, backend, theirs)
+        assert self._process.stdout is not None
+        self._output = _OutputTail(self._process.stdout)
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._supervisor = _pidfd(supervisor)
+        self.channel = Channel(ours, self._pidfd)
+
+    def _start(self, plan: Plan, folder: Path, backend: str, theirs: socket.socket) -> tuple[subprocess.Popen[bytes], int]:
+        """The process that was started, and the id of the one that supervises the worker."""
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as info, os.fdopen(writing, "wb") as told:
+            asked = self._containment.wall == "bubblewrap" or plan.processes
+            plan = replace(plan, info_fd=told.fileno() if asked else 0)
+            process = subprocess.Popen(
+                [*self._containment.command(plan, folder), str(theirs.fileno())],
                 cwd=folder,
-                env=worker_environment(os.environ, self._runtime, backend),
-                pass_fds=(theirs.fileno(),),
+                env=worker_environment(os.environ, self._runtime, backend, self._home, self._containment.defences),
+                pass_fds=(theirs.fileno(), told.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        assert self._process.stdout is not None
-        self._output = _OutputTail(self._process.stdout)
-        self._pidfd = os.pidfd_open(self._process.pid)
-        self.channel = Channel(ours, self._pidfd)
-        self._limit(limits)
+            told.close()
+            return process, _child_pid(info) if asked else process.pid
 
     @property
     def alive(self) -> bool:
@@ -71,13 +110,19 @@ class WorkerProcess:
             code = self._process.wait(timeout=2.0)
         except subprocess.TimeoutExpired:
             return "closed its connection to the harness"
-        if code >= 0:
+        signals = {number.value for number in signal.Signals}
+        if code >= 0 and code - KILLED not in signals:
             return f"ended the process with exit status {code}"
-        name = signal.Signals(-code).name
+        name = signal.Signals(-code if code < 0 else code - KILLED).name
         return f"was killed by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
 
     def kill(self) -> None:
-        """End the whole process group now."""
+        """End the worker and everything that it started, now."""
+        if self._supervisor is not None:
+            with contextlib.suppress(ProcessLookupError):
+                # With process 1 its whole namespace ends; elsewhere the supervisor looks for what the worker started.
+                signal.pidfd_send_signal(self._supervisor, signal.SIGKILL if self._containment.processes else signal.SIGTERM)
+            select.select([self._supervisor], [], [], END_TIMEOUT_S)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -88,19 +133,43 @@ class WorkerProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=2.0)
         self.kill()
-        os.close(self._pidfd)
-        shutil.rmtree(self._runtime, ignore_errors=True)
-
-    def _limit(self, limits: Limits) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(self._process.pid, resource.RLIMIT_CORE, (0, 0))
-            if limits.data_bytes is not None:
-                resource.prlimit(self._process.pid, resource.RLIMIT_DATA, (limits.data_bytes, limits.data_bytes))
+        for fd in (self._pidfd, self._supervisor):
+            if fd is not None:
+                os.close(fd)
+        for folder in (self._runtime, self._home, self._root):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def worker_environment(environ: os._Environ[str] | dict[str, str], runtime: Path, backend: str) -> dict[str, str]:
-    """The environment of a worker: the user's without secrets; `import harness` finds the staged runtime alone."""
-    kept = {name: value for name, value in environ.items() if not any(word in name.upper() for word in SECRET_WORDS)}
+def _child_pid(info: IO[bytes]) -> int:
+    """The process id that bubblewrap or the jail writes once its namespaces stand; 0 if it ended before."""
+    said = b""
+    while b"}" not in said and select.select([info], [], [], INFO_TIMEOUT_S)[0]:  # bubblewrap writes in several parts
+        if not (part := os.read(info.fileno(), 4096)):
+            break
+        said += part
+    found = re.search(rb'"child-pid": (\d+)', said)
+    return int(found[1]) if found else 0
+
+
+def _pidfd(pid: int) -> int | None:
+    with contextlib.suppress(ProcessLookupError):
+        return os.pidfd_open(pid) if pid else None
+    return None
+
+
+def worker_environment(
+    environ: os._Environ[str] | dict[str, str], runtime: Path, backend: str, home: Path, defences: Defences
+) -> dict[str, str]:
+    """The environment of a worker: the user's without secrets; `import harness` finds the staged runtime alone.
+
+    Home, temporary files and caches lie in the scratch folder `home`: nothing is left for a later run to find.
+    """
+    kept = dict(environ)
+    if defences.clean_environment:
+        kept = {name: value for name, value in kept.items() if not any(word in name.upper() for word in SECRET_WORDS)}
+    if defences.read_only_files:
+        kept = {name: value for name, value in kept.items() if name not in CACHE_VARIABLES}
+        kept |= {"HOME": str(home), "TMPDIR": str(home / "tmp")}
     kept |= {"PYTHONPATH": str(runtime), "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
     return kept | {"KERNELPROOF_BACKEND": backend}
 

@@ -5,6 +5,8 @@ import datetime
 import functools
 import hashlib
 import itertools
+import math
+import os
 import subprocess
 import tempfile
 from dataclasses import dataclass, replace
@@ -18,13 +20,15 @@ from harness.assemble import Assembler, failed_case
 from harness.case_run import CaseRun
 from harness.clock import Clock, WallClock
 from harness.compare import compare_cases
+from harness.containment import ALL_ON, Containment, ways
+from harness.defences import Defences
 from harness.devices import data_limit_bytes, describe_device
 from harness.errors import CallFailed, HarnessError, SubmissionNotLoaded, SubmissionRaised
 from harness.floors import ReadFloor
 from harness.gpu_watch import GpuWatch, probe_of
 from harness.inputs import InputBuffers
 from harness.observer import Observer, Progress
-from harness.policies import Policy, cold_read
+from harness.policies import Policy, cold_read, weakened
 from harness.problem import Problem
 from harness.process import Limits, WorkerProcess
 from harness.result import SCHEMA_VERSION, CaseResult, Device, Profile, ProfileRow, Result, State, Submission, score_of
@@ -32,7 +36,8 @@ from harness.session import Session
 from popcorn.cases import Case
 
 VERSION = "0.1.0"
-CONTAINMENT = ("process",)  # layers between submission and referee
+CPU_TIME_FACTOR = 4  # RLIMIT_CPU over what all cores can spend within the time limits: only a run-away meets it
+ROOT = Path(__file__).resolve().parent.parent
 PROFILED_CALLS = 3
 MAX_PROFILE_ROWS = 40
 TIMED_MODES = ("benchmark", "leaderboard")
@@ -55,6 +60,7 @@ class Request:
     stops_at_failure: bool = False  # official: a benchmark whose official verdict fails is the last one
     command: tuple[str, ...] = ()
     baseline: Path | None = None  # another submission, measured in turn with this one
+    defences: Defences = ALL_ON  # no option reaches this: tests switch single ones off
     trace_folder: Path = Path("results", "profile")  # mode profile: where chrome traces go
 
 
@@ -67,6 +73,12 @@ class Workers:
         self._started = 0
         self.load_ns: int | None = None
         self.device_ipc = request.device.type == "cuda"
+        self._ways = ways(request.defences)
+
+    @property
+    def containment(self) -> Containment:
+        """What the present worker is contained by."""
+        return self._ways[0]
 
     def session(self) -> Session:
         """A live worker with the submission loaded. Raises SubmissionNotLoaded."""
@@ -82,19 +94,45 @@ class Workers:
             self._session = None
 
     def _start(self) -> Session:
-        self._started += 1
-        folder = self._scratch / f"worker{self._started}"
-        folder.mkdir()
-        submission = self._request.problem.stage(folder, self._submission)
-        limits = Limits(self._request.timeout_s, data_limit_bytes(self._request.device))
-        process = WorkerProcess(folder, self._request.backend, limits)
-        session = Session(process, submission, self._request.device, limits.timeout_s)
+        session = self._contained()
         try:
-            self.load_ns = session.load(self._request.policy.cold)
+            self.load_ns = session.load()
         except BaseException:
             session.close()
             raise
-        session.device_ipc = self.device_ipc = self.device_ipc and _shares_device_memory(session, self._request.device)
+        return session
+
+    def _contained(self) -> Session:
+        """A worker behind the strongest layers that let it share device memory; if none do, it gets copies."""
+        device = self._request.device
+        while device.type == "cuda" and self.device_ipc:
+            with contextlib.suppress(SubmissionNotLoaded):  # its device cannot be used behind these layers
+                session = self._begin(self._ways[0])
+                if _shares_device_memory(session, device):
+                    return session
+                session.close()
+            self.device_ipc = len(self._ways) > 1
+            self._ways = self._ways[1:] or ways(self._request.defences)
+        session = self._begin(self._ways[0])
+        session.device_ipc = False
+        return session
+
+    def _begin(self, containment: Containment) -> Session:
+        """A worker with its clock, without the submission."""
+        self._started += 1
+        folder = self._scratch / f"worker{self._started}"
+        folder.mkdir()
+        problem, timeout_s = self._request.problem, self._request.timeout_s
+        submission = problem.stage(folder, self._submission)
+        cpu_s = math.ceil(CPU_TIME_FACTOR * timeout_s * (len(self._request.cases) + 1) * (os.cpu_count() or 1))
+        limits = Limits(timeout_s, data_limit_bytes(self._request.device), cpu_s)
+        process = WorkerProcess(folder, self._request.backend, limits, containment, (ROOT, problem.directory))
+        session = Session(process, submission, self._request.device, timeout_s)
+        try:
+            session.start(self._request.policy.cold)
+        except BaseException:
+            session.close()
+            raise
         return session
 
 
@@ -116,6 +154,7 @@ class Evaluation:
     """One run over the cases of a request."""
 
     def __init__(self, request: Request, observer: Observer, clock: Clock):
+        request = replace(request, policy=weakened(request.policy, request.defences))
         self._request, self._observer, self._clock = request, observer, clock
         device = describe_device(request.device)
         self._assembler = Assembler(request.problem, request.policy, device, ReadFloor(request.device, cold_read(device)))
@@ -232,8 +271,10 @@ class Evaluation:
 
     def _note_load(self, workers: Workers) -> None:
         submission = replace(self._result.submission, load_ns=workers.load_ns)
-        self._result = replace(self._result, submission=submission)
+        self._result = replace(self._result, submission=submission, containment=workers.containment.layers)
         warnings = (*self._result.warnings, *advise(LOADED_RULES, self._result))
+        if workers.containment.warning:
+            warnings += (workers.containment.warning,)
         if self._request.device.type == "cuda" and not workers.device_ipc:
             warnings += ("device memory cannot be shared between processes here: inputs are copied to the worker",)
         self._result = replace(self._result, warnings=warnings)
@@ -273,7 +314,7 @@ def _empty_result(request: Request, device: Device) -> Result:
         command=request.command,
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         harness_version=harness_version(),
-        containment=CONTAINMENT,
+        containment=(),
         submission=_submission(request.submission),
         baseline=_submission(request.baseline) if request.baseline else None,
         device=device,

@@ -82,12 +82,21 @@ class Session:
         """A new case begins: the worker may be busy for `timeout_s` again."""
         self._left_s = self._timeout_s
 
-    def load(self, cold: Cold) -> int:
-        """Import the submission; the nanoseconds it took. Raises SubmissionNotLoaded, whatever went wrong."""
-        fields = {"submission": self._submission_name, "device": str(self._device), "cold": vars(cold)}
-        try:
+    def start(self, cold: Cold) -> None:
+        """Build the clock, before the submission is there. Raises SubmissionNotLoaded if the worker cannot."""
+        with self._nothing_loaded():
             self._receive("ready", START_TIMEOUT_S)
-            return self._natural(self._ask("LOAD", fields, "loaded"), "load_ns")
+            self._ask("START", {"device": str(self._device), "cold": vars(cold)}, "started")
+
+    def load(self) -> int:
+        """Import the submission; the nanoseconds it took. Raises SubmissionNotLoaded, whatever went wrong."""
+        with self._nothing_loaded():
+            return self._natural(self._ask("LOAD", {"submission": self._submission_name}, "loaded"), "load_ns")
+
+    @contextlib.contextmanager
+    def _nothing_loaded(self) -> Iterator[None]:
+        try:
+            yield
         except CallFailed as error:
             detail = "\n".join(filter(None, (error.detail, self.take_printed().strip())))
             raise SubmissionNotLoaded(f"{self._submission_name}: {error}", detail) from None

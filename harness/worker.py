@@ -1,17 +1,15 @@
-"""The worker: owns nothing but the submission. Started as `python -m harness.worker FD` in the submission's folder.
+"""The worker: owns nothing but the submission. Started by harness.jail in the submission's folder.
 
 It answers the requests of harness.protocol until the referee closes the socket. Nothing here is trusted by the
 referee: a submission can change all of it.
 """
 
 import contextlib
-import ctypes
 import importlib.util
 import json
 import linecache
 import mmap
 import os
-import signal
 import socket
 import sys
 import tempfile
@@ -28,7 +26,6 @@ from harness.errors import CodecError
 from harness.protocol import BadFrame, Channel, ChannelClosed, Frame
 from harness.timing import Cold, Sample, Timer, make_timer
 
-PR_SET_PDEATHSIG = 1
 MADV_POPULATE_READ = 22
 MAX_FRAMES, MAX_TEXT = 20, 4000
 Answer = tuple[str, dict[str, Any]]
@@ -78,16 +75,20 @@ class Worker:
     def answer(self, frame: Frame) -> Answer:
         """Do what one request asks."""
         handlers: dict[str, Callable[..., Answer]] = {
-            "LOAD": self._load, "MAP": self._map, "REFRESH": self._refresh, "UNMAP": self._unmap,
+            "START": self._start, "LOAD": self._load, "MAP": self._map, "REFRESH": self._refresh, "UNMAP": self._unmap,
             "CALL": self._call, "TAKE": self._take, "PROFILE": self._profile,
         }  # fmt: skip
         return handlers[frame.kind](frame.fds, **frame.fields)
 
-    def _load(self, fds: list[int], submission: str, device: str, cold: dict[str, Any]) -> Answer:
+    def _start(self, fds: list[int], device: str, cold: dict[str, Any]) -> Answer:
         self._device = torch.device(device)
         if self._device.type != "cpu":
             torch.cuda.set_device(self._device)
         self._timer = make_timer(self._device, Cold(**cold))
+        return "started", {}
+
+    def _load(self, fds: list[int], submission: str) -> Answer:
+        assert self._timer is not None
         sample, self._module = self._timer.run(lambda: _import_file(Path(submission)))
         if not callable(getattr(self._module, "custom_kernel", None)):
             return _failed("raised", "defines no function custom_kernel(data)")
@@ -232,15 +233,7 @@ def _reply(channel: Channel, kind: str, fields: dict[str, Any]) -> None:
         channel.send(*_failed("bad_output", f"custom_kernel's output cannot be described: {error}"))
 
 
-def main() -> None:
-    """Serve on the descriptor named on the command line; die with the referee, and before it if memory runs out."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    fd = int(sys.argv[1])
+def serve_on(fd: int) -> None:
+    """Serve on a socket that was inherited; called by harness.jail."""
     os.set_inheritable(fd, False)
     serve(Channel(socket.socket(fileno=fd)))
-
-
-if __name__ == "__main__":
-    main()

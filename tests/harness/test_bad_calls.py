@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from harness import policies
 from harness.cli import main
 from harness.result import CaseResult, Status, read_result
 
@@ -117,8 +116,7 @@ def test_time_below_the_floor_is_refused(monkeypatch, tmp_path, capsys):
     assert "refused: " in capsys.readouterr().out
 
 
-def test_leaderboard_mode_renews_contents(monkeypatch, tmp_path):
-    monkeypatch.setattr(policies, "samples_per_round", lambda fresh_ns, sample_ns: 2)
+def test_leaderboard_mode_renews_contents(tmp_path):
     json = tmp_path / "result.json"
     assert (
         run("--mode", "leaderboard", "--budget-s", "0.3", "--cases", "size: 8; seed: 1; act: honest", "--json", str(json)) == 0

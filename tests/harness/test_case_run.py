@@ -7,8 +7,9 @@ import torch
 
 from harness.case_run import CaseRun
 from harness.contestant import MAX_SLEEP_NS
+from harness.defences import Defences
 from harness.errors import SubmissionRaised
-from harness.policies import AfterCalls, Policy
+from harness.policies import AfterCalls, Policy, weakened
 from harness.session import Called
 from harness.timing import Cold, Sample
 from popcorn.cases import parse_case
@@ -17,6 +18,7 @@ CASE = parse_case("size: 4; seed: 100", "test")
 POLICY = Policy(
     "fake", "median", Cold("none"), hides_launch=False, stop=AfterCalls(6, 10**9), warmup=None, first_case_warmup=None
 )
+FRESH = replace(POLICY, fresh="each", judged="each")
 
 
 class FakeClock:
@@ -33,6 +35,7 @@ class FakeWorker:
 
     clock: FakeClock
     log: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of the inputs that calls were made on
     device_ipc: bool = False
     alive: bool = True
     wrong_from: int = 10**9  # the first judged output that is wrong
@@ -55,6 +58,7 @@ class FakeWorker:
 
     def call(self, name, timed=False, sleep_ns=0, describe=False):
         self.calls += 1
+        self.names.append(name)
         if self.calls >= self.raises_at:
             raise SubmissionRaised("boom")
         self.clock.time_ns += 10
@@ -73,7 +77,13 @@ class FakeWorker:
         self.clock.time_ns += 40
         self.judged += 1
         self.log.append("judge")
-        return {"official": {"ok": self.judged < self.wrong_from, "message": ""}}
+        return {"official": {"ok": self.judged < self.wrong_from, "message": ""}, "strict": {"ok": True}}
+
+    def check_implementation(self, data, output):
+        self.clock.time_ns += 10
+        self.judged += 1
+        self.log.append("check")
+        return self.judged < self.wrong_from, ""
 
 
 @pytest.fixture
@@ -99,20 +109,76 @@ def test_first_and_last_outputs_are_judged(worker):
 
 
 def test_fresh_contents_for_each_sample(worker):
-    run(worker, replace(POLICY, fresh="each", stop=AfterCalls(3, 10**9)))
+    run(worker, replace(FRESH, stop=AfterCalls(3, 10**9)))
     rounds = [step for seed in (113, 126, 139) for step in (f"seed {seed}", "refresh", "time", "judge")]
     assert worker.log == ["seed 100", "map", "call", "judge", *rounds, "unmap"]
 
 
-def test_balanced_rounds_grow_until_sampling_costs_what_checking_does(worker):
-    run(worker, replace(POLICY, fresh="balanced", stop=AfterCalls(18, 10**9)))
-    lengths = "".join("t" if step == "time" else " " if step == "judge" else "" for step in worker.log).split()
-    assert lengths == ["t", "t" * 8, "t" * 8, "t"]  # (40 + 40) ns of checking are eight samples of 10 ns
+def test_buffers_are_visited_in_random_order_and_warm(worker):
+    run(worker, replace(FRESH, pool=3, warmup=AfterCalls(1, 10**9), stop=AfterCalls(40, 10**9)))
+    before_sampling = worker.log[: -4 * 40 - 3]
+    assert before_sampling.count("map") == 3  # none is seen for the first time by a sample
+    assert {name: worker.names.count(name) > 1 for name in worker.names} == dict.fromkeys(
+        ("inputs0", "inputs1", "inputs2"), True
+    )
+    assert worker.log[-3:] == ["unmap"] * 3
+
+
+def test_no_content_is_timed_twice(worker):
+    worker.exposed_below_ns = 300_000
+    case_run = run(worker, replace(FRESH, hides_launch=True))
+    assert len(case_run.sampling.samples_ns) == 6
+    seeds = [step for step in worker.log if step.startswith("seed")]
+    assert len(seeds) == len(set(seeds)) == 1 + worker.log.count("time") > 7
+
+
+def test_calls_are_alike(worker):
+    run(worker, replace(FRESH, alike=True, warmup=AfterCalls(2, 10**9)))
+    assert "call" not in worker.log
+
+
+def test_the_number_of_warm_up_calls_cannot_be_foreseen():
+    policy = replace(FRESH, alike=True, warmup=AfterCalls(4, 10**9), stop=AfterCalls(1, 10**9))
+    counts = set()
+    for _ in range(60):
+        worker = FakeWorker(FakeClock())
+        run(worker, policy)
+        counts.add(worker.calls)
+    assert counts == {3, 4, 5, 6}
+
+
+def test_between_first_and_last_a_share_of_the_outputs_is_judged_strictly(worker):
+    run(worker, replace(FRESH, strict_share=0.5, stop=AfterCalls(200, 10**9)))
+    assert worker.log.count("check") + worker.log.count("judge") == 201
+    assert 60 < worker.log.count("check") < 140
+    assert [step for step in worker.log if step in ("check", "judge")][-1] == "judge"
+
+
+def test_without_strict_verdicts_only_the_official_check_runs(worker):
+    run(worker, replace(FRESH, strict_share=0.0))
+    assert "judge" not in worker.log
+    assert worker.log.count("check") == 7
+
+
+@pytest.mark.parametrize(
+    ("defence", "field", "value"),
+    [
+        ("fresh_inputs", "fresh", "never"),
+        ("check_every_call", "judged", "ends"),
+        ("strict_verdict", "strict_share", 0.0),
+        ("one_code_path", "alike", False),
+        ("cold_caches", "cold", Cold("none")),
+    ],
+)
+def test_a_defence_that_is_off_weakens_the_policy(defence, field, value):
+    policy = replace(FRESH, alike=True, cold=Cold("read", 1))
+    assert weakened(policy, Defences()) == policy
+    assert getattr(weakened(policy, Defences().without(defence)), field) == value
 
 
 def test_a_wrong_output_ends_the_sampling(worker):
     worker.wrong_from = 3
-    case_run = run(worker, replace(POLICY, fresh="each"))
+    case_run = run(worker, FRESH)
     assert worker.judged == 3
     assert not case_run.passes
 

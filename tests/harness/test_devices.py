@@ -6,6 +6,7 @@ import pytest
 import torch
 import yaml
 
+from harness.defences import Defences
 from harness.devices import DEVICES_FILE, _forbid_expandable_segments, describe_device, lookup_peaks
 from harness.floors import roofline_ns
 from harness.process import worker_environment
@@ -74,7 +75,7 @@ def test_expandable_segments_are_turned_off(monkeypatch):
 
 def test_a_workers_environment(tmp_path):
     environ = {"PATH": "/bin", "POPCORN_FD": "3", "AWS_SECRET_ACCESS_KEY": "x", "hf_token": "y", "PYTHONPATH": "/repo"}
-    made = worker_environment(environ, tmp_path, "triton")
+    made = worker_environment(environ, tmp_path, "triton", tmp_path / "home", Defences())
     assert made["PATH"] == "/bin"
     assert made["PYTHONPATH"] == str(tmp_path)
     assert made["KERNELPROOF_BACKEND"] == "triton"

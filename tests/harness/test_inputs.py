@@ -30,7 +30,8 @@ def worker(tmp_path_factory):
     submission.write_text(ECHO)
     process = WorkerProcess(folder, "auto", Limits())
     with Session(process, submission, torch.device("cpu"), 300.0) as session:
-        session.load(Cold("none"))
+        session.start(Cold("none"))
+        session.load()
         yield session
 
 

@@ -13,7 +13,6 @@ from harness.policies import (
     official,
     popcorn,
     robust,
-    samples_per_round,
 )
 from harness.result import Device
 from harness.timing import Cold
@@ -87,6 +86,8 @@ def test_official_figures():
     assert benchmark.first_case_warmup == ErrorSmall(100, SECOND_NS // 10)
     assert ranked.first_case_warmup == ErrorSmall(100, SECOND_NS // 100)
     assert (benchmark.fresh, ranked.fresh) == ("never", "each")
+    assert (benchmark.judged, ranked.judged) == ("ends", "each")
+    assert (benchmark.pool, benchmark.alike, ranked.pool, ranked.alike) == (1, False, 1, False)
     assert (benchmark.statistic, benchmark.cold.method, benchmark.hides_launch) == ("mean", "randn", False)
 
 
@@ -103,8 +104,3 @@ def test_cold_reads_exceed_the_cache(device, nbytes):
     assert policy.cold == Cold("read", nbytes)
     assert nbytes >= 2 * device.last_level_cache_bytes
     assert policy.hides_launch is (device is not CPU)
-
-
-@pytest.mark.parametrize(("fresh_ns", "sample_ns", "length"), [(1000, 100, 10), (10, 100, 1), (10**9, 1, 25), (0, 0, 1)])
-def test_rounds_balance_checking_and_sampling(fresh_ns, sample_ns, length):
-    assert samples_per_round(fresh_ns, sample_ns) == length
