@@ -229,12 +229,13 @@ class Evaluation:
         return self._assembler.finished(case, run, profile, self._watch.take(run.sampling.exposed if run.sampling else 0))
 
     def _load_baseline(self, rivals: Workers) -> None:
+        baseline = self._result.baseline
+        assert baseline is not None
         try:
             rivals.session()
         except SubmissionNotLoaded as error:
-            raise SubmissionNotLoaded(f"--baseline: {error}", error.detail) from None
-        assert self._result.baseline is not None
-        self._result = replace(self._result, baseline=replace(self._result.baseline, load_ns=rivals.load_ns))
+            raise SubmissionNotLoaded(f"--baseline {baseline.name}: {error}", error.detail) from None
+        self._result = replace(self._result, baseline=replace(baseline, load_ns=rivals.load_ns))
 
     def _replace_fallen_rival(self, run: CaseRun) -> None:
         """A baseline that did not merely raise gets a new worker, as a submission does."""
