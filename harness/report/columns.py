@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.figures import percent, rate
+from harness.report.scale import fits
 from harness.report.words import NOTHING, microseconds, number, ratio, reasons
 from harness.result import CaseResult, Status
 
@@ -40,14 +41,29 @@ def _against(case: CaseResult) -> str:
     return ratio(case.comparison) if case.comparison else NOTHING
 
 
-def _rate(case: CaseResult) -> str:
-    return rate(case.min_bytes, case.timing.median_ns) if case.timing and case.min_bytes else NOTHING
+def bandwidth(case: CaseResult) -> str:
+    """The bytes that must move over the median, in GB/s."""
+    if case.timing is None or not case.min_bytes or not fits(case.timing.median_ns):
+        return NOTHING
+    return rate(case.min_bytes, case.timing.median_ns)
 
 
 def share(case: CaseResult, floor: str) -> str:
     """The floor `roofline`, `measured` or `refusal` as a share of the median: 100% is as fast as the floor."""
-    floor_ns = getattr(case.floor, f"{floor}_ns", None)
-    return percent(floor_ns, case.timing.median_ns) if case.timing and floor_ns else NOTHING
+    both = _floor_and_median(case, floor)
+    return percent(*both) if both else NOTHING
+
+
+def mean_share(cases: Sequence[CaseResult], floor: str) -> float | None:
+    """Geometric mean over all cases of a floor as a share of the median; None unless every case has both."""
+    pairs = [both for case in cases if (both := _floor_and_median(case, floor))]
+    logs = [math.log(floor_ns / median_ns) for floor_ns, median_ns in pairs]
+    return math.exp(math.fsum(logs) / len(logs)) if logs and len(logs) == len(cases) else None
+
+
+def _floor_and_median(case: CaseResult, floor: str) -> tuple[float, float] | None:
+    floor_ns, median_ns = getattr(case.floor, f"{floor}_ns", None), case.timing and case.timing.median_ns
+    return (floor_ns, median_ns) if floor_ns and median_ns and fits(floor_ns) and fits(median_ns) else None
 
 
 def _strict(name: str) -> Callable[[CaseResult], Any]:
@@ -72,7 +88,7 @@ COLUMNS = (
     Column("median [95 %] µs", "Median of the samples and its bootstrap 95 % interval. The robust policy scores it.", _median),
     Column("mean ± err µs", "Mean of the samples and its standard error. The official policy scores it.", _mean),
     Column("× baseline", "Median over the baseline's median, 95 % interval, and what the interval says.", _against),
-    Column("GB/s", "Bytes that any kernel must move for this case and format, over the median.", _rate),
+    Column("GB/s", "Bytes that any kernel must move for this case and format, over the median.", bandwidth),
     Column(
         "% of roofline", "Time of those bytes at the datasheet's bandwidth, over the median.",
         lambda case: share(case, "roofline"),
@@ -95,10 +111,3 @@ def columns_of(cases: Sequence[CaseResult]) -> list[Column]:
     plain = all(case.status in (Status.PASS, Status.WRONG) for case in cases)
     columns = COLUMNS[1:] if plain else COLUMNS
     return [column for column in columns if any(column.cell(case) != NOTHING for case in cases)]
-
-
-def mean_share(cases: Sequence[CaseResult], floor: str) -> float | None:
-    """Geometric mean over all cases of a floor as a share of the median; None unless every case has both."""
-    pairs = [(getattr(case.floor, f"{floor}_ns", None), case.timing and case.timing.median_ns) for case in cases]
-    logs = [math.log(floor_ns / time_ns) for floor_ns, time_ns in pairs if floor_ns and time_ns]
-    return math.exp(math.fsum(logs) / len(logs)) if logs and len(logs) == len(cases) else None

@@ -1,7 +1,7 @@
 """The section of one case: verdicts, message, plots, what the submission said."""
 
-from harness.figures import percent, rate
-from harness.report.columns import share
+from harness.figures import percent
+from harness.report.columns import bandwidth, share
 from harness.report.markup import Html, join, tag
 from harness.report.page_parts import chip, column_head, definitions, table
 from harness.report.plot_heads import heads_plot
@@ -72,7 +72,7 @@ def _plots(case: CaseResult, name: str) -> Html | None:
 def _facts(case: CaseResult) -> Html | None:
     facts = (
         ("Reads", case.strict.format if case.strict else None),
-        ("Must move", _moved(case.min_bytes, case.timing) if case.min_bytes else None),
+        ("Must move", _moved(case)),
         ("Backend", case.backend),
         ("First call", duration(case.compile_ns) if case.compile_ns else None),
         ("Clock while sampled", _clock(case.conditions) if case.conditions else None),
@@ -85,8 +85,11 @@ def _facts(case: CaseResult) -> Html | None:
     return definitions(facts, "facts")
 
 
-def _moved(min_bytes: int, timing: Timing | None) -> str:
-    return f"{size(min_bytes)}, {rate(min_bytes, timing.median_ns)} GB/s" if timing else size(min_bytes)
+def _moved(case: CaseResult) -> str | None:
+    if case.min_bytes is None:
+        return None
+    speed = bandwidth(case)
+    return size(case.min_bytes) if speed == NOTHING else f"{size(case.min_bytes)}, {speed} GB/s"
 
 
 def _clock(conditions: Conditions) -> str | None:

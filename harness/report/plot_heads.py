@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 from harness.report.markup import Html, tag
 from harness.report.plot_floors import pc
-from harness.report.scale import Linear
+from harness.report.scale import LARGEST, Linear
 from harness.report.words import number
 from harness.result import Strict
 
 HEIGHT_PX, NUMBERS_PX, LABELS = 150, 18, 8
+FLATTEST = 1e-12  # the least that the axis reaches
 
 
 def heads_plot(strict: Strict, name: str) -> Html | None:
@@ -18,7 +19,7 @@ def heads_plot(strict: Strict, name: str) -> Html | None:
     if errors is None:
         return None
     finite = [error for error in errors if error is not None]
-    axis = Linear(0, max(finite, default=0) * 1.08 or 1.0)
+    axis = Linear(0, max([FLATTEST, *finite]) * 1.08)
     bars = [_bar(head, error, axis, len(errors)) for head, error in enumerate(errors)]
     ticks = axis.ticks(about=2)
     labels = [tag("text", number(value), x="100%", y=_y(axis, value) + 4, class_="tick end") for value in ticks]
@@ -39,7 +40,7 @@ def _per_head(strict: Strict) -> list[float | None] | None:
         return None
     if not all(error is None or type(error) in (int, float) for error in errors):
         return None
-    return [error if error is not None and math.isfinite(error) and error >= 0 else None for error in errors]
+    return [error if error is not None and 0 <= error <= LARGEST else None for error in errors]
 
 
 def _y(axis: Linear, value: float) -> float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 MOST_LOG_TICKS = 9
+SMALLEST, LARGEST = 1e-6, 1e18  # in nanoseconds: far from what can be timed, to 30 years
 
 
 class Scale(Protocol):
@@ -59,5 +60,12 @@ class Log:
         return found[:: math.ceil(len(found) / MOST_LOG_TICKS)]
 
 
+def fits(value: float | None) -> bool:
+    """Whether an axis can hold `value`, a time or a size: a number, positive, of this world."""
+    return value is not None and SMALLEST <= value <= LARGEST
+
+
 def _clamped(share: float) -> float:
+    if math.isnan(share):
+        return 0.0
     return 100 * min(max(share, 0.0), 1.0)

@@ -1,5 +1,6 @@
 """Numbers and cases as people read them."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ BYTE_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 def microseconds(ns: float) -> str:
     """Nanoseconds in microseconds, four significant digits; five digits and more before the point are grouped."""
+    if not math.isfinite(ns):
+        return str(ns)
     whole, point, rest = us(ns).partition(".")
     return (f"{int(whole):,}".replace(",", THIN_SPACE) if len(whole) > 4 else whole) + point + rest
 

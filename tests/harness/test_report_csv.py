@@ -5,7 +5,7 @@ import io
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_results import H200, STATES, hostile
 from snapshots import check_snapshot
@@ -51,6 +51,7 @@ def test_formulas_are_disarmed(text):
     assert rows(changed)[0]["backend"] == f"'{printable(text)}"
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_text_comes_back_whole(text):
     result = STATES["every status"]

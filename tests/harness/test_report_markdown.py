@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_results import ALL_STATUSES, STATES, hostile
 from snapshots import check_snapshot
@@ -20,6 +20,7 @@ def test_snapshot(name):
     check_snapshot(f"report-{name.replace(' ', '-')}.md", render_markdown(STATES[name]))
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_a_code_span_holds_the_whole_text(text):
     span = code(text)

@@ -1,13 +1,14 @@
 """Markup by construction: whatever the text, the page holds it as text."""
 
 from html_tree import parse_html
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.report.markup import Html, tag
 from harness.text import printable
 
 
+@settings(deadline=None)
 @given(st.text(), st.text())
 def test_text_and_attributes_come_back_as_they_were(text, value):
     element = parse_html(tag("p", text, title=value)).children[0]

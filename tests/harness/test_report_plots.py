@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from html_tree import Element, parse_html
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_results import EVERY_STATUS, H200, JUDGED, timing_of
 
@@ -58,6 +58,7 @@ def test_a_device_without_datasheet_has_one_floor():
     assert "refused" not in plot.text()
 
 
+@settings(deadline=None)
 @given(samples)
 def test_every_sample_is_a_dot_and_is_counted_once(samples_ns):
     axis = axis_of(samples_ns)
@@ -69,6 +70,7 @@ def test_every_sample_is_a_dot_and_is_counted_once(samples_ns):
     assert all(0 <= y <= HEIGHT_PX for y in heights)
 
 
+@settings(deadline=None)
 @given(samples)
 def test_the_axis_holds_the_median_and_most_samples(samples_ns):
     axis = axis_of(samples_ns)

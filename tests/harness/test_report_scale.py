@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from harness.report.scale import MOST_LOG_TICKS, Linear, Log
@@ -16,6 +16,7 @@ def ordered(low: float, high: float) -> tuple[float, float]:
     return low, high
 
 
+@settings(deadline=None)
 @given(positive, positive, st.lists(positive, min_size=2, max_size=5))
 def test_positions_keep_the_order(low, high, values):
     for axis in (Linear(*ordered(low, high)), Log(low, high)):
@@ -26,6 +27,7 @@ def test_positions_keep_the_order(low, high, values):
         assert all(0 <= position <= 100 for position in positions)
 
 
+@settings(deadline=None)
 @given(positive, positive)
 def test_linear_ticks(low, high):
     ticks = Linear(*ordered(low, high)).ticks()
@@ -34,6 +36,7 @@ def test_linear_ticks(low, high):
     assert all(low - slack <= tick <= high + slack for tick in ticks)
 
 
+@settings(deadline=None)
 @given(positive, positive)
 def test_log_ticks_are_one_two_five(low, high):
     ticks = Log(*ordered(low, high)).ticks()
