@@ -54,7 +54,7 @@ def _themes() -> Html:
 
 def _sections(result: Result) -> Html:
     cases = result.cases
-    none_yet = tag("p", "No case has run yet.", class_="quiet")
+    none_yet = tag("p", f"No case has run{' yet' if result.state is State.RUNNING else ''}.", class_="quiet")
     overview = (floors_plot(cases), cases_table(cases)) if cases else none_yet
     return join(
         (
