@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from kernels.aiter_backend import AiterBackend
 from kernels.assets import DISPATCH_TABLE
 from kernels.hip_backend import HipBackend
 from kernels.layout import Shape, plan_key, shape_of
@@ -42,7 +43,7 @@ class Backend(Protocol):
 
 
 # In order of preference; the first that is available serves a shape without a tuned entry.
-BACKENDS: tuple[Backend, ...] = (HipBackend(), TritonBackend(), TorchBackend())
+BACKENDS: tuple[Backend, ...] = (HipBackend(), AiterBackend(), TritonBackend(), TorchBackend())
 
 
 class Choice(NamedTuple):

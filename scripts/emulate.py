@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Run the HIP kernels of submission.py in the gfx950 emulator: every instantiation that dispatch can reach, and the variants.
 
-    python scripts/emulate.py                  all cases, every wave schedule and LDS fill; exit 1 if one is wrong
-    python scripts/emulate.py --only official  the cases whose names contain a text
-    python scripts/emulate.py --docs           ... and write docs/mi355x.md (all cases)
-    python scripts/emulate.py --list           the names of the cases
+python scripts/emulate.py                  all cases, every wave schedule and LDS fill; exit 1 if one is wrong
+python scripts/emulate.py --only official  the cases whose names contain a text
+python scripts/emulate.py --docs           ... and write docs/mi355x.md (all cases)
+python scripts/emulate.py --list           the names of the cases
 """
 
 from __future__ import annotations
