@@ -23,6 +23,7 @@ MIN_OUTLIER_EXCESS = 0.05  # of the median: quantized clocks make the MAD zero
 MAX_OUTLIERS = 0.02
 NEAR_REFUSAL = 1.1
 MAX_CLOCK_CHANGE = 0.03
+MAX_LOAD_PER_CORE = 0.5
 Record = TypeVar("Record")
 
 
@@ -176,6 +177,14 @@ def refused_by_server(content: bytes, name: str) -> list[str]:
     """What a popcorn server would refuse about a file, before it runs anything."""
     violations = check_submission(content, name)
     return [f"a popcorn server would refuse {name} ({violation.rule}): {violation.message}" for violation in violations]
+
+
+def busy_machine(load: float, cores: int) -> list[str]:
+    """What is wrong with timing on a CPU while `load` processes want to run (the average over the last minute)."""
+    if load <= MAX_LOAD_PER_CORE * cores:
+        return []
+    limit = f"warned above {MAX_LOAD_PER_CORE:g} a core"
+    return [f"{load:.1f} processes want these {cores} cores ({limit}): times include waiting; end other work or wait for it"]
 
 
 CASE_RULES: tuple[Rule[CaseResult], ...] = (

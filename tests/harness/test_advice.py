@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from terminal_results import H200
 
 from harness import advice
-from harness.advice import CASE_RULES, END_RULES, LOADED_RULES, START_RULES, advise, outliers, refused_by_server
+from harness.advice import CASE_RULES, END_RULES, LOADED_RULES, START_RULES, advise, busy_machine, outliers, refused_by_server
 from harness.result import CaseResult, Conditions, Floor, Official, Result, Status, Strict
 from harness.stats import summarize
 
@@ -149,6 +149,13 @@ def test_import_and_first_calls_together():
 def test_what_a_server_would_refuse(content, name, rule):
     found = refused_by_server(content, name)
     assert [message for message in found if message.startswith(f"a popcorn server would refuse {name} ({rule}): ")]
+
+
+def test_a_busy_machine():
+    assert busy_machine(1.0, 2) == []
+    assert busy_machine(7.25, 2) == [
+        "7.2 processes want these 2 cores (warned above 0.5 a core): times include waiting; end other work or wait for it"
+    ]
 
 
 def test_a_file_that_a_server_takes():

@@ -71,7 +71,7 @@ def test_every_step_is_done_by_both_in_turn(pair):
 
 
 def test_both_see_every_renewal(pair):
-    pair.run(replace(POLICY, fresh="each", stop=AfterCalls(2, 10**9)))
+    pair.run(replace(POLICY, fresh="each", judged="each", stop=AfterCalls(2, 10**9)))
     rounds = [
         step
         for seed in (113, 126)
