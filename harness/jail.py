@@ -23,6 +23,7 @@ HANDLED = {signal.SIGCHLD, signal.SIGTERM}
 ALL_FDS = 1 << 16
 SETUP_FAILED = 97  # exit status
 KILLED = 128  # exit status of a supervisor whose worker died by signal N: KILLED + N
+BASIC_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 # What is read in /proc where other processes show in it too.
 SHARED_PROC = ("self", "cpuinfo", "meminfo", "stat", "driver", "sys", "filesystems", "devices", "modules", "version")
 
@@ -66,7 +67,7 @@ def enter(plan: Plan) -> None:
         if plan.processes:
             _become_child_of_watcher(plan.info_fd)
         os.chdir(working)
-        namespaces.enter_root(plan.build, plan.read, plan.write, plan.own_tmp, plan.processes)
+        namespaces.enter_root(plan.build, plan.read, (*BASIC_DEVICES, *plan.write), plan.own_tmp, plan.processes)
     if plan.supervised:
         _leave_supervisor(plan)
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -81,8 +82,7 @@ def enter(plan: Plan) -> None:
 
 
 def _writable(plan: Plan) -> tuple[str, ...]:
-    devices = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-    return (*plan.write, *devices, *(("/tmp", "/dev/shm") if plan.own_tmp else ()))
+    return (*plan.write, *BASIC_DEVICES, *(("/tmp", "/dev/shm") if plan.own_tmp else ()))
 
 
 def _limit(plan: Plan) -> None:

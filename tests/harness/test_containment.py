@@ -103,6 +103,15 @@ def test_reads_and_runs_what_python_and_compilers_need(run):
     assert run(code) == "42"
 
 
+def test_basic_devices_work(run):
+    """torch opens /dev/urandom while it is imported; without bubblewrap the namespaces' root once lacked it."""
+    code = """
+    found = [len(os.urandom(8)), len(open("/dev/urandom", "rb", buffering=0).read(4)), open("/dev/null", "w").write("x")]
+    found.append(open("/dev/zero", "rb", buffering=0).read(2) == bytes(2))
+    """
+    assert run(code) == [8, 4, 1, True]
+
+
 def test_writes_go_to_the_scratch_folders_alone(run, tmp_path):
     outside = [str(Path(sys.prefix, "planted")), "/usr/planted", str(Path.home() / "planted"), str(REPOSITORY / "planted")]
     private = str(tmp_path / "planted")  # in an own /tmp it can be written, and nobody sees it
