@@ -10,20 +10,21 @@ MODES = ("test", "benchmark", "leaderboard", "profile")
 BACKENDS = ("auto", "torch", "triton", "cuda", "hip", "aiter")
 POLICIES = ("robust", "official")
 DEFAULT_TIMEOUT_S = 300.0
-DESCRIPTION = "Evaluate a submission: is it right, how long does it take, and how far is that from what the hardware can do?"
+DESCRIPTION = """Evaluate a submission: is it right, how long does it take, and how far is that
+from what the hardware can do?"""
 EPILOG = """examples:
   is it right?
     eval.py --mode test --cases official
   how fast is it? smoke cases on a CPU, the official ones on a GPU
     eval.py
     eval.py --cases official --json result.json
-  one case of your own; `dist` and `kvmin` make it hard
-    eval.py --cases "batchsize: 4; qseqlen: 2; kvseqlen: 777; seed: 1; kvmin: 0; dist: outlier"
+  one case of your own, here ragged; `dist: outlier` and others make it harder
+    eval.py --cases "batchsize: 4; qseqlen: 2; kvseqlen: 777; seed: 1; kvmin: 0"
   what would the leaderboard print?
     eval.py --mode leaderboard --policy official
   is my change faster? both run in turn, sample by sample
     eval.py --submission new.py --baseline old.py
-    eval.py --submission new.py --baseline old.py --fail-on-regression     for CI: exit code 4
+    eval.py --submission new.py --baseline old.py --fail-on-regression
   where does the time go?
     eval.py --mode profile
   another problem folder in the popcorn format
@@ -32,12 +33,13 @@ EPILOG = """examples:
     eval.py --record && python -m harness history
 
 exit codes:
-  0 every verdict passes     2 usage                     3 the submission cannot be loaded
+  0 every verdict passes     2 usage                     3 submission not loaded
   4 slower than --baseline   5 below the physical floor  110 device error
   112 a verdict fails        113 bad cases               114 timeout
   130 interrupted; what was measured is kept
 
-docs/reading-results.md explains every figure and every warning, docs/policies.md how they are taken.
+docs/reading-results.md explains every figure and warning, docs/policies.md how
+they are taken.
 """
 
 

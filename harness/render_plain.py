@@ -5,13 +5,14 @@ from typing import TextIO
 
 from harness.compare import change_text
 from harness.figures import percent, rate, us
+from harness.labels import case_label
 from harness.observer import Progress
 from harness.profile_table import tabulate
 from harness.result import CaseResult, Result, State, Status
 
 COLUMNS = (
-    ("case", 50), ("official", 8), ("strict", 8), ("reads", 6), ("median [95 %] us", 26), ("mean ± err us", 20), ("GB/s", 7),
-    ("roofline", 8), ("cold read", 9), ("backend", 8),
+    ("case", 24), ("official", 8), ("strict", 8), ("reads", 5), ("median [95 %] us", 22), ("mean ± err us", 16), ("GB/s", 6),
+    ("of roofline", 11), ("of cold read", 12), ("rel. L2", 7), ("backend", 7),
 )  # fmt: skip
 DETAIL_LINES, PRINTED_LINES, PRINTED_WIDTH = 40, 10, 200
 
@@ -53,12 +54,14 @@ class PlainRenderer:
 
 def case_row(case: CaseResult) -> tuple[str, ...]:
     """One case's cells, in the order of COLUMNS."""
-    spec = "  ".join(f"{key} {value}" for key, value in case.spec.items())
+    spec = case_label(case.spec)
     official = _verdict(case.official.ok if case.official else None, case.status)
     strict = _verdict(case.strict.ok if case.strict else None, case.status) if case.strict or not case.official else "-"
     reads = (case.strict.format if case.strict else None) or "-"
+    worst, backend = case.strict.rel_l2_worst if case.strict else None, case.backend or "-"
+    error = "-" if worst is None else f"{worst:.1e}"
     if case.timing is None:
-        return spec, official, strict, reads, "-", "-", "-", "-", "-", case.backend or "-"
+        return spec, official, strict, reads, "-", "-", "-", "-", "-", error, backend
     timing, floor = case.timing, case.floor
     low, high = timing.ci95_ns
     return (
@@ -68,7 +71,8 @@ def case_row(case: CaseResult) -> tuple[str, ...]:
         rate(case.min_bytes, timing.median_ns),
         percent(floor.roofline_ns if floor else None, timing.median_ns),
         percent(floor.measured_ns if floor else None, timing.median_ns),
-        case.backend or "-",
+        error,
+        backend,
     )  # fmt: skip
 
 

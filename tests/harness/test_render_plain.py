@@ -13,8 +13,8 @@ from popcorn.cases import parse_case
 
 TIMING = Timing(2000.0, (1900.0, 2100.0), 2010.0, 5.0, 15.8, 1800.0, 2500.0, 2, (1800, 2500))
 GOOD = CaseResult(
-    {"size": 4, "seed": 1}, Status.PASS, official=Official(True), strict=Strict(True, format="fp8"), timing=TIMING,
-    min_bytes=8_000_000, floor=Floor(1000.0, 1500.0, 500.0), backend="triton",
+    {"size": 4, "seed": 1}, Status.PASS, official=Official(True), strict=Strict(True, format="fp8", rel_l2_worst=0.0021),
+    timing=TIMING, min_bytes=8_000_000, floor=Floor(1000.0, 1500.0, 500.0), backend="triton",
 )  # fmt: skip
 BAD = CaseResult(
     {"size": 8}, Status.CRASHED, "the submission was killed by SIGSEGV", "  kernels/a.py:3, in f", printed="hello\n"
@@ -38,12 +38,12 @@ def rendered(result: Result, out: io.StringIO) -> str:
 
 def test_a_row():
     assert case_row(GOOD) == (
-        "size 4  seed 1", "pass", "pass", "fp8", "2.000 [1.900, 2.100]", "2.010 ± 0.005", "4000", "50%", "75%", "triton",
+        "size 4", "pass", "pass", "fp8", "2.000 [1.900, 2.100]", "2.010 ± 0.005", "4000", "50%", "75%", "2.1e-03", "triton",
     )  # fmt: skip
 
 
 def test_a_row_without_time():
-    assert case_row(BAD) == ("size 8", "crashed", "crashed", *["-"] * 7)
+    assert case_row(BAD) == ("size 8", "crashed", "crashed", *["-"] * 8)
 
 
 def test_without_a_terminal():
