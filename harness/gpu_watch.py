@@ -98,5 +98,6 @@ def probe_of(device: torch.device) -> Probe | None:
     properties = torch.cuda.get_device_properties(device)
     if torch.version.hip is None:
         return NvidiaProbe.open(str(properties.uuid))
-    address = properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id
-    return AmdProbe.open(address, Path("/sys"))
+    if not hasattr(properties, "pci_bus_id"):  # torch before 2.8
+        return None
+    return AmdProbe.open((properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id), Path("/sys"))

@@ -19,6 +19,7 @@ from harness.observer import Progress
 from harness.result import CaseResult, Result, Status, result_from_json, result_to_json
 
 DEFAULT_FILE = Path("results", "history.sqlite")
+OTHER_FILE = "--record FILE or --file FILE names another"
 BUSY_TIMEOUT_S = 30.0  # another evaluation may be recording
 APPLICATION_ID = 0x4B50_4831  # "KPH1": a file of this kind and version
 SCHEMA = """
@@ -65,9 +66,18 @@ class History:
     def __init__(self, path: Path):
         self._path = path
 
+    def open(self) -> None:
+        """Make the file if there is none, and see that it can be written: before a run rather than after it."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise HistoryError(str(self._path), str(error.strerror), OTHER_FILE) from None
+        with self._connect() as database:
+            database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
     def add(self, result: Result) -> int:
         """Record a run; its number."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self.open()
         with self._connect() as database:
             number = _insert(database, "runs", _run_columns(result))
             for position, case in enumerate(result.cases):
@@ -105,7 +115,7 @@ class History:
                 with database:  # one transaction: a run is recorded whole or not at all
                     yield database
         except sqlite3.Error as error:
-            raise HistoryError(str(self._path), str(error), "--record FILE or --file FILE names another") from None
+            raise HistoryError(str(self._path), str(error), OTHER_FILE) from None
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
@@ -114,7 +124,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     if is_empty:
         database.executescript(f"PRAGMA application_id = {APPLICATION_ID}; {SCHEMA}")
     elif found != APPLICATION_ID:
-        raise HistoryError(str(path), "not a history of this harness", "--record FILE or --file FILE names another")
+        raise HistoryError(str(path), "not a history of this harness", OTHER_FILE)
 
 
 def _insert(database: sqlite3.Connection, table: str, columns: dict[str, object]) -> int:
@@ -168,7 +178,7 @@ class Recorder:
         self._history = History(path)
 
     def started(self, result: Result) -> None:
-        pass
+        self._history.open()
 
     def progress(self, progress: Progress) -> None:
         pass

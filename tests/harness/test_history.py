@@ -78,6 +78,14 @@ def test_a_file_that_is_no_database(tmp_path):
     assert path.read_text().startswith("not a database")
 
 
+@pytest.mark.parametrize("place", ["a.txt/h.sqlite", "folder"])
+def test_a_place_that_cannot_be_written_is_told_before_the_run(tmp_path, place):
+    (tmp_path / "a.txt").write_text("")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(HistoryError, match="--record FILE or --file FILE names another"):
+        Recorder(tmp_path / place).started(H200)
+
+
 def test_a_database_of_somebody_else_stays_untouched(tmp_path):
     path = tmp_path / "a.sqlite"
     with sqlite3.connect(path) as database:
@@ -103,9 +111,8 @@ def test_the_recorder_keeps_what_was_measured(tmp_path):
     recorder = Recorder(path)
     recorder.started(replace(H200, cases=()))
     recorder.case_done(H200)
-    assert not path.exists()
     recorder.finished(replace(H200, cases=(), state=State.FAILED))
-    assert not path.exists()
+    assert History(path).runs() == []
     recorder.finished(replace(H200, state=State.INTERRUPTED))
     assert [run.state for run in History(path).runs()] == ["interrupted"]
 
