@@ -4,6 +4,7 @@ A tree node is a list: its kind, then its content. Tensors name a storage by ind
 views of one storage. `decode` trusts nothing: a tree may come from a worker that lies.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,16 +43,28 @@ def decode(tree: Any, storages: list[torch.UntypedStorage]) -> Any:
     return _Reader(storages).node(tree, "", 0)
 
 
-def compact(value: Any) -> Any:
-    """The same nested value with every tensor detached, contiguous and alone in its storage (copied only if it is not)."""
+def snapshot(value: Any) -> Any:
+    """A copy of the nested value: every tensor detached, contiguous and alone in new storage.
+
+    Tensors that `encode` refuses stay as they are: nothing of a subclass is touched.
+    """
     if isinstance(value, torch.Tensor) and type(value) in TENSOR_TYPES and value.layout is torch.strided:
-        tensor = value.detach().resolve_conj().resolve_neg().contiguous()
-        return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
+        tensor = value.detach()
+        return tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
     if type(value) in (tuple, list):
-        return type(value)(compact(item) for item in value)
+        return type(value)(snapshot(item) for item in value)
     if type(value) is dict:
-        return {key: compact(item) for key, item in value.items()}
+        return {key: snapshot(item) for key, item in value.items()}
     return value
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The plain tensors of a nested value."""
+    if isinstance(value, torch.Tensor) and type(value) in TENSOR_TYPES:
+        yield value
+    elif type(value) in (tuple, list, dict):
+        for item in value.values() if type(value) is dict else value:
+            yield from tensors(item)
 
 
 class _Writer:

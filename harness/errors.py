@@ -115,5 +115,9 @@ class WorkerTimedOut(CallFailed):
     """No answer within the time limit; the worker's whole process group has been killed."""
 
 
+class ClockTampered(CallFailed):
+    """The worker's clock was changed, or reports what the referee's own accounts contradict; the worker has been killed."""
+
+
 class ProtocolViolated(CallFailed):
     """A frame that no honest worker sends; the worker has been killed."""

@@ -1,6 +1,7 @@
 """A worker as the operating system sees it: its files, environment, limits, output, and its end."""
 
 import contextlib
+import functools
 import os
 import re
 import select
@@ -23,7 +24,7 @@ HERE = Path(__file__).parent
 # All of the harness that a worker gets to see.
 RUNTIME_FILES = (
     "__init__.py", "worker.py", "protocol.py", "codec.py", "timing.py", "memory.py", "errors.py",
-    "jail.py", "landlock.py", "libc.py", "namespaces.py", "seccomp.py",
+    "jail.py", "landlock.py", "libc.py", "namespaces.py", "seal.py", "seccomp.py",
 )  # fmt: skip
 # A worker's environment has no variable whose name contains one of these.
 SECRET_WORDS = ("POPCORN_", "TOKEN", "SECRET", "PASSWORD", "API_KEY", "CREDENTIAL")
@@ -74,6 +75,7 @@ class WorkerProcess:
         self._output = _OutputTail(self._process.stdout)
         self._pidfd = os.pidfd_open(self._process.pid)
         self._supervisor = _pidfd(supervisor)
+        self._supervisor_pid = supervisor if plan.supervised else 0
         self.channel = Channel(ours, self._pidfd)
 
     def _start(self, plan: Plan, folder: Path, backend: str, theirs: socket.socket) -> tuple[subprocess.Popen[bytes], int]:
@@ -94,6 +96,14 @@ class WorkerProcess:
             )
             told.close()
             return process, _child_pid(info) if asked else process.pid
+
+    @functools.cached_property
+    def pid(self) -> int:
+        """The worker's own process id; ask after it has said `ready`."""
+        if not self._supervisor_pid:
+            return self._process.pid
+        children = Path(f"/proc/{self._supervisor_pid}/task/{self._supervisor_pid}/children").read_text().split()
+        return int(children[0]) if children else self._process.pid
 
     @property
     def alive(self) -> bool:

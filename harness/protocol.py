@@ -3,7 +3,7 @@
 A worker that has started says `ready {}`. Then come requests (referee to worker) and their answers; every answer may
 instead be `failed`:
 
-    START {device, cold}                    -> started {}: the clock is built, the submission is not there yet
+    START {device, cold, checks}            -> started {}: the clock is built, the submission is not there yet
     LOAD  {submission}                      -> loaded {load_ns}
     MAP   {name, tree, storages} + fds      -> mapped {}
     REFRESH {name}                          -> mapped {}

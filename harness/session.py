@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -11,10 +11,14 @@ from typing import Any, Self
 import torch
 
 from harness import memory
+from harness.accounts import Ledger, cpu_time_ns, worked_ahead_ns
 from harness.codec import decode
+from harness.containment import ALL_ON
+from harness.defences import Defences
 from harness.errors import (
     BadOutput,
     CallFailed,
+    ClockTampered,
     CodecError,
     DeviceFault,
     OutOfMemory,
@@ -29,14 +33,21 @@ from harness.process import WorkerProcess
 from harness.protocol import BadFrame, ChannelClosed, ChannelTimedOut
 from harness.sections import SectionMap
 from harness.text import printable, printable_all
-from harness.timing import Cold, Sample
+from harness.timing import Cold, Sample, evictor
 
+WORKER_CHECKS = ("verified_timer", "copied_at_return", "exact_type", "poisoned_memory")  # defences with a part in the worker
 START_TIMEOUT_S = 180.0  # for Python and torch to start
 MAX_OUTPUT_BYTES = 16 << 30
 MAX_OUTPUT_STORAGES = 10_000
 ALIGNMENT_BYTES = 256
 MAX_LINE, MAX_DETAIL_LINES = 500, 40
-FAILURES = {"raised": SubmissionRaised, "bad_output": BadOutput, "oom": OutOfMemory, "device": DeviceFault}
+FAILURES = {
+    "raised": SubmissionRaised,
+    "bad_output": BadOutput,
+    "oom": OutOfMemory,
+    "device": DeviceFault,
+    "tampered": ClockTampered,
+}
 
 
 @dataclass(frozen=True)
@@ -52,11 +63,21 @@ class Called:
 class Session:
     """One worker with one submission. Methods raise a CallFailed; afterwards `alive` says whether the worker survived."""
 
-    def __init__(self, process: WorkerProcess, submission: Path, device: torch.device, timeout_s: float):
+    def __init__(
+        self,
+        process: WorkerProcess,
+        submission: Path,
+        device: torch.device,
+        timeout_s: float,
+        defences: Defences = ALL_ON,
+    ):
         self._process, self._device, self._timeout_s = process, device, timeout_s
         self._submission_name = submission.name
         self._sections = SectionMap.of_file(submission)
         self._left_s = timeout_s
+        self._defences = defences
+        self._evict: Callable[[], Any] = lambda: None
+        self._ledger = Ledger()
         self.device_ipc = device.type == "cuda"  # whether device memory is lent by handle; False: copied
 
     def __enter__(self) -> Self:
@@ -79,14 +100,20 @@ class Session:
         return printable(self._process.take_printed())
 
     def grant_time(self) -> None:
-        """A new case begins: the worker may be busy for `timeout_s` again."""
-        self._left_s = self._timeout_s
+        """A new case begins: the worker may be busy for `timeout_s` again, and its accounts start anew."""
+        self._left_s, self._ledger = self._timeout_s, Ledger()
 
     def start(self, cold: Cold) -> None:
-        """Build the clock, before the submission is there. Raises SubmissionNotLoaded if the worker cannot."""
+        """Build the clock, before the submission is there. Raises SubmissionNotLoaded if the worker cannot.
+
+        A CPU's caches are emptied by the referee, so that the worker has nothing to do before the call.
+        """
+        if self._device.type == "cpu":
+            self._evict, cold = evictor(self._device, cold), Cold("none")
+        checks = {name: getattr(self._defences, name) for name in WORKER_CHECKS}
         with self._nothing_loaded():
             self._receive("ready", START_TIMEOUT_S)
-            self._ask("START", {"device": str(self._device), "cold": vars(cold)}, "started")
+            self._ask("START", {"device": str(self._device), "cold": vars(cold), "checks": checks}, "started")
 
     def load(self) -> int:
         """Import the submission; the nanoseconds it took. Raises SubmissionNotLoaded, whatever went wrong."""
@@ -117,11 +144,31 @@ class Session:
     def call(self, inputs: str, timed: bool = False, sleep_ns: int = 0, describe: bool = False) -> Called:
         """Run custom_kernel once on lent inputs; `timed`: caches emptied first, by the device's clock."""
         fields = {"inputs": inputs, "timed": timed, "sleep_ns": sleep_ns, "describe": describe}
+        before_ns = self._cpu_time_ns()
+        if timed:
+            self._evict()
+        asked_ns = self._cpu_time_ns()
         answer = self._ask("CALL", fields, "called")
+        answered_ns = self._cpu_time_ns()
         exposed = answer.get("exposed") is True
-        sample = Sample(self._natural(answer, "elapsed_ns"), self._natural(answer, "host_ns"), exposed)
+        elapsed_ns = self._natural(answer, "elapsed_ns")
+        if timed and before_ns and asked_ns and answered_ns:
+            elapsed_ns = self._accounted(elapsed_ns, asked_ns - before_ns, answered_ns - asked_ns)
+        sample = Sample(elapsed_ns, self._natural(answer, "host_ns"), exposed)
         tree, storages = self._output_of(answer.get("output"))
         return Called(sample, tree, storages, printable_all(answer.get("description")))
+
+    def _cpu_time_ns(self) -> int | None:
+        """The worker's processor time. On a GPU it says nothing: waiting for the device uses it too."""
+        return cpu_time_ns(self._process.pid) if self._device.type == "cpu" else None
+
+    def _accounted(self, elapsed_ns: int, at_rest_ns: int, within_ns: int) -> int:
+        """The time of a call with what was worked ahead for it. Raises ClockTampered if it cannot be true."""
+        self._ledger.enter(elapsed_ns, within_ns)
+        if self._defences.referee_clock and (contradiction := self._ledger.contradiction()):
+            self._process.kill()
+            raise ClockTampered(f"the submission's process {contradiction}: its clock is not to be believed")
+        return elapsed_ns + (worked_ahead_ns(at_rest_ns) if self._defences.quiet_worker else 0)
 
     def take(self, called: Called) -> Any:
         """The last call's output, copied into memory that only the referee can reach."""

@@ -20,10 +20,11 @@ from typing import Any
 
 import torch
 
-from harness import memory
-from harness.codec import Encoded, compact, decode, encode
+from harness import codec, memory, protocol, timing
+from harness.codec import Encoded, decode, encode, snapshot, tensors
 from harness.errors import CodecError
 from harness.protocol import BadFrame, Channel, ChannelClosed, Frame
+from harness.seal import Seal
 from harness.timing import Cold, Sample, Timer, make_timer
 
 MADV_POPULATE_READ = 22
@@ -71,6 +72,9 @@ class Worker:
         self._timer: Timer | None = None
         self._inputs: dict[str, Inputs] = {}
         self._output: Encoded | None = None
+        self._returned: Any = None  # the submission's own output, poisoned once it was taken
+        self._seal: Seal | None = None
+        self._checks: dict[str, bool] = {}
 
     def answer(self, frame: Frame) -> Answer:
         """Do what one request asks."""
@@ -80,11 +84,14 @@ class Worker:
         }  # fmt: skip
         return handlers[frame.kind](frame.fds, **frame.fields)
 
-    def _start(self, fds: list[int], device: str, cold: dict[str, Any]) -> Answer:
-        self._device = torch.device(device)
+    def _start(self, fds: list[int], device: str, cold: dict[str, Any], checks: dict[str, bool]) -> Answer:
+        self._device, self._checks = torch.device(device), checks
         if self._device.type != "cpu":
             torch.cuda.set_device(self._device)
         self._timer = make_timer(self._device, Cold(**cold))
+        if checks["verified_timer"]:
+            owners = (self._timer, type(self._timer), Worker, protocol.Channel, Seal)
+            self._seal = Seal(*owners, timing, codec, protocol, sys.modules[__name__])
         return "started", {}
 
     def _load(self, fds: list[int], submission: str) -> Answer:
@@ -110,13 +117,22 @@ class Worker:
         data, timer = self._inputs[inputs].value, self._timer
         assert timer is not None
         call = lambda: self._module.custom_kernel(data)  # noqa: E731
-        sample, output = timer.time(call, sleep_ns) if timed else timer.run(call)
+        sample, output = timer.time(call, sleep_ns, self._keep) if timed else timer.run(call, self._keep)
+        if self._seal and (changed := self._seal.broken()):
+            return _failed("tampered", f"the worker's clock or channel was changed: {changed}")
         description = self._describe(data) if describe else None
         return self._called(sample, output, description)
 
+    def _keep(self, output: Any) -> Any:
+        """The copy of an output that the referee will get."""
+        self._returned = output
+        return snapshot(output) if self._checks["copied_at_return"] else output
+
     def _called(self, sample: Sample, output: Any, description: Any) -> Answer:
+        if not self._checks["copied_at_return"]:
+            output = snapshot(output if self._checks["exact_type"] else _touched(output))
         try:
-            self._output = encode(compact(output))
+            self._output = encode(output)
         except (CodecError, RecursionError) as error:
             return _failed("bad_output", f"custom_kernel's output {error}")
         storages = [[storage.nbytes(), str(storage.device)] for storage in self._output.storages]
@@ -138,10 +154,22 @@ class Worker:
             size = storage.nbytes()
             source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (size,), (1,))
             target[offset : offset + size].copy_(source)
+        if self._checks["poisoned_memory"]:
+            self._poison()
         return "taken", {}
+
+    def _poison(self) -> None:
+        """Fill the output that was taken with NaN: who returns it once more without writing it returns NaN."""
+        lent = {tensor.untyped_storage().data_ptr() for inputs in self._inputs.values() for tensor in tensors(inputs.value)}
+        for tensor in tensors(self._returned):
+            if tensor.is_floating_point() and tensor.untyped_storage().data_ptr() not in lent:
+                with contextlib.suppress(RuntimeError), torch.no_grad():  # a dtype or a view that cannot be filled
+                    tensor.detach().fill_(float("nan"))
+        self._returned = None
 
     def _profile(self, fds: list[int], inputs: str, calls: int) -> Answer:
         data, kernel = self._inputs[inputs].value, self._module.custom_kernel
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler says on stderr that it starts
         with torch.profiler.profile() as profiler:
             for _ in range(calls):
                 kernel(data)
@@ -153,6 +181,11 @@ class Worker:
             with os.fdopen(os.dup(fds[0]), "wb") as file:
                 file.write(trace.read_bytes())
         return "profiled", {"rows": [_profile_row(event, calls) for event in profiler.key_averages()]}
+
+
+def _touched(value: Any) -> Any:
+    """A tensor of a subclass made plain by its own code."""
+    return value.contiguous().as_subclass(torch.Tensor) if isinstance(value, torch.Tensor) else value
 
 
 def _profile_row(event: Any, calls: int) -> dict[str, Any]:

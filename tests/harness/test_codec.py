@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.codec import DTYPES, compact, decode, encode
+from harness.codec import DTYPES, decode, encode, snapshot
 from harness.errors import CodecError
 
 WHOLE_BYTE_DTYPES = [dtype for name, dtype in DTYPES.items() if "float8" in name or "float4" in name or name in (
@@ -76,11 +76,11 @@ def test_round_trip(value):
 
 @settings(deadline=None)
 @given(values)
-def test_compact_keeps_values_and_drops_the_rest(value):
-    encoded = encode(compact(value))
+def test_snapshot_keeps_values_and_drops_the_rest(value):
+    encoded = encode(snapshot(value))
     nbytes = sum(storage.nbytes() for storage in encoded.storages)
     assert nbytes <= sum(tensor.nbytes for tensor in leaves(value))
-    assert [raw(tensor) for tensor in leaves(compact(value))] == [raw(tensor) for tensor in leaves(value)]
+    assert [raw(tensor) for tensor in leaves(snapshot(value))] == [raw(tensor) for tensor in leaves(value)]
 
 
 def leaves(value) -> list[torch.Tensor]:

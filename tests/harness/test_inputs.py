@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from test_codec import same, values
 
 from harness import memory
-from harness.codec import compact
+from harness.codec import snapshot
 from harness.inputs import InputBuffers
 from harness.process import Limits, WorkerProcess
 from harness.session import Session
@@ -57,7 +57,7 @@ def call(worker: Session, value, act: str = "echo"):
 @given(values)
 def test_round_trip_through_a_process(worker, value):
     worker.grant_time()
-    assert same(compact(value), call(worker, value))
+    assert same(snapshot(value), call(worker, value))
 
 
 def test_the_referee_never_sees_what_a_worker_writes(worker, buffers):

@@ -26,6 +26,8 @@ CALLED = {
 class ScriptedProcess:
     """Stands where a WorkerProcess stands, and answers every request with the next of `answers`."""
 
+    pid = 1 << 27  # no process: the kernel keeps no accounts of it
+
     def __init__(self, answers: list[tuple[str, dict]]):
         ours, theirs = socket.socketpair()
         self.channel, self._theirs, self._answers = Channel(ours), Channel(theirs), answers

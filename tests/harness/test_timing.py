@@ -13,7 +13,7 @@ class FakeCuda:
     """Device time advances by sleeps and calls; an event keeps the device time at which it was recorded."""
 
     def __init__(self):
-        self.log, self.device_ns, self.start_reached = [], 0, False
+        self.log, self.device_ns, self.start_reached, self.copy_ns = [], 0, False, 100
         cuda = self
 
         class Event:
@@ -44,6 +44,11 @@ class FakeCuda:
         self.device_ns += 1000
         return "output"
 
+    def keep(self, output):
+        self.log.append("copy")
+        self.device_ns += self.copy_ns
+        return f"a copy of {output}"
+
 
 @pytest.fixture
 def cuda(monkeypatch) -> FakeCuda:
@@ -51,7 +56,7 @@ def cuda(monkeypatch) -> FakeCuda:
     monkeypatch.setattr(torch.cuda, "Event", fake.Event)
     monkeypatch.setattr(torch.cuda, "_sleep", fake.sleep)
     monkeypatch.setattr(torch.cuda, "synchronize", fake.synchronize)
-    monkeypatch.setattr(timing, "_evictor", lambda device, cold: lambda: fake.log.append("evict"))
+    monkeypatch.setattr(timing, "evictor", lambda device, cold: lambda: fake.log.append("evict"))
     return fake
 
 
@@ -63,15 +68,30 @@ def timer(cuda) -> GpuTimer:
 
 
 def test_a_timed_call(cuda, timer):
-    sample, output = timer.time(cuda.call, sleep_ns=50_000)
-    assert cuda.log == ["synchronize", "evict", "sleep 100000", "record", "call", "record", "synchronize"]
-    assert (sample.elapsed_ns, sample.exposed, output) == (1000, False, "output")
+    sample, output = timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)
+    copies = ["record", "copy", "record", "copy", "record"]  # behind the end event, before anybody waits
+    assert cuda.log == ["synchronize", "evict", "sleep 100000", "record", "call", *copies, "synchronize"]
+    assert (sample.elapsed_ns, sample.exposed, output) == (1000, False, "a copy of output")
+
+
+def test_work_that_slips_in_before_the_copy_counts(cuda, timer):
+    def slow_once(output):
+        cuda.device_ns += 0 if "copy" in cuda.log else 40_000
+        return cuda.keep(output)
+
+    sample, _ = timer.time(cuda.call, sleep_ns=50_000, keep=slow_once)
+    assert sample.elapsed_ns == 1000 + 40_000 + 100 - 2 * 100 - timing.COPY_JITTER_NS
+
+
+def test_large_outputs_take_long_to_copy_and_cost_nothing(cuda, timer):
+    cuda.copy_ns = 5_000_000
+    assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000
 
 
 def test_without_a_sleep_nothing_is_hidden(cuda, timer):
     cuda.start_reached = True
     sample, _ = timer.time(cuda.call, sleep_ns=0)
-    assert cuda.log == ["synchronize", "evict", "record", "call", "record", "synchronize"]
+    assert cuda.log == ["synchronize", "evict", "record", "call", *["record"] * 3, "synchronize"]
     assert sample.exposed
 
 

@@ -1,0 +1,75 @@
+"""Whatever a submission changes in the worker's clock or channel and leaves changed is found; what others change is not."""
+
+import time
+import types
+
+import pytest
+import torch
+
+from harness import seal, timing
+from harness.seal import Seal
+from harness.timing import Cold, CpuTimer
+
+
+@pytest.fixture
+def timer():
+    return CpuTimer(Cold("none"))
+
+
+def forged(self, call, keep=None):
+    return None, call()
+
+
+def test_an_untouched_clock_is_sealed(timer):
+    sealed = Seal(timer, CpuTimer, timing, Seal)
+    timer.time(lambda: torch.zeros(3))
+    assert sealed.broken() is None
+
+
+def test_a_replaced_attribute_is_found(timer):
+    sealed = Seal(timer, CpuTimer)
+    object.__setattr__(timer, "_now", lambda: 0)
+    assert sealed.broken() == "_now"
+
+
+def test_a_replaced_method_is_found(timer, monkeypatch):
+    sealed = Seal(timer, CpuTimer)
+    monkeypatch.setattr(CpuTimer, "run", forged)
+    assert sealed.broken() == "run"
+
+
+def test_a_shadowed_method_is_found(timer, monkeypatch):
+    sealed = Seal(timer, CpuTimer)
+    timer.run = forged
+    assert sealed.broken() == "run"
+
+
+@pytest.mark.parametrize("name", ["__code__", "__defaults__"])
+def test_swapped_code_and_defaults_are_found(timer, monkeypatch, name):
+    sealed = Seal(timer, CpuTimer)
+    monkeypatch.setattr(CpuTimer.run, name, getattr(forged, name))
+    assert sealed.broken() == "run"
+
+
+def test_a_detoured_libc_clock_is_found(timer, monkeypatch):
+    sealed = Seal(timer)
+    monkeypatch.setattr(sealed, "_read", lambda address, size: b"\x90" * size)
+    assert sealed.broken() == "clock_gettime"
+
+
+def test_patched_libraries_are_nobodys_business(timer, monkeypatch):
+    """The clock has taken what it calls: tools that wrap torch or time are honest."""
+    sealed = Seal(timer, CpuTimer, timing)
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: 0)
+    monkeypatch.setattr(torch, "sum", lambda *_: None)
+    assert sealed.broken() is None
+    assert timer.time(lambda: torch.zeros(3))[0].elapsed_ns > 0
+
+
+def test_every_function_of_a_module_is_sealed():
+    module = types.ModuleType("sealed")
+    exec("def f(): pass\ndef g(): pass", vars(module))
+    sealed = Seal(module)
+    module.g.__code__ = module.f.__code__
+    assert sealed.broken() == "g"
+    assert seal.CLOCK_BYTES >= 12  # a jump through a register
