@@ -11,7 +11,7 @@ import functools
 import json
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,11 +79,11 @@ def run(wanted: argparse.Namespace) -> int:
     bench, started, findings = Bench(rules), time.monotonic(), []
     find = functools.partial(investigate, bench, prove=wanted.prove, official=wanted.official)
     with ThreadPoolExecutor(wanted.jobs) as pool:
-        for finding in pool.map(find, entries):
-            findings.append(finding)
-            show(finding, len(findings), len(entries), started)
+        for done in as_completed([pool.submit(find, entry) for entry in entries]):
+            findings.append(done.result())
+            show(findings[-1], len(findings), len(entries), started)
             if wanted.json:
-                write_findings(wanted.json, bench, findings)
+                write_findings(wanted.json, bench, sorted(findings, key=lambda finding: entries.index(finding.entry)))
     bad = [finding for finding in findings if finding.failed]
     counts = {outcome.value: sum(finding.outcome is outcome for finding in findings) for outcome in Outcome}
     print(", ".join(f"{count} {name}" for name, count in counts.items() if count))
