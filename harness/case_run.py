@@ -39,7 +39,7 @@ class CaseRun:
         self._problem, self._case, self._policy, self._session = problem, case, policy, session
         self._clock, self._tell = clock, tell
         self._random = random.SystemRandom()  # nothing that a submission could foresee
-        self._pool = [InputBuffers(session.device_ipc) for _ in range(policy.pool if policy.fresh == "each" else 1)]
+        self._pool = [session.new_buffers() for _ in range(policy.pool if policy.fresh == "each" else 1)]
         self._present = self._pool[0]
         self._candidate = Contestant(problem, policy, session, clock)
         self.rival = Rival(Contestant(problem, policy, rival, clock)) if rival else None

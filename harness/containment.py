@@ -82,6 +82,7 @@ class Containment:
             network=not on.no_network,
             landlock_abi=self.landlock_abi,
             seccomp=self.seccomp,
+            closed=on.closed_descriptors,
             peeking=not on.no_peeking,
             own_tmp=self.wall != "none" and on.read_only_files,
             max_processes=MAX_PROCESSES if on.limits else 0,

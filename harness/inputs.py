@@ -40,10 +40,12 @@ class _Buffer:
 class InputBuffers:
     """The inputs of one case. `value` is what the referee judges with.
 
-    `device_ipc` says whether device memory can be lent; if not, it goes through memory files and is copied.
+    `device_ipc` says whether device memory can be lent; if not, it goes through memory files and is copied. Without
+    `private` (tests of that defence) workers map the files as the referee does.
     """
 
-    def __init__(self, device_ipc: bool = True):
+    def __init__(self, device_ipc: bool = True, private: bool = True):
+        self._private = private
         self.value: Any = None
         self._device_ipc = device_ipc
         self._tree: Any = None
@@ -79,7 +81,7 @@ class InputBuffers:
 
     def lend(self) -> tuple[dict[str, Any], tuple[int, ...]]:
         """The fields of a MAP request, and the descriptors that go with it."""
-        fields = {"tree": self._tree, "storages": [buffer.describe() for buffer in self._buffers]}
+        fields = {"tree": self._tree, "private": self._private, "storages": [buffer.describe() for buffer in self._buffers]}
         return fields, tuple(buffer.fd for buffer in self._buffers if buffer.fd is not None)
 
     def forget(self) -> None:
@@ -101,7 +103,8 @@ class InputBuffers:
                 return _Buffer(torch.UntypedStorage(nbytes, device=device), device, None)
         fd = memory.create_memfd("kernelproof-input", nbytes)
         storage = memory.map_shared(fd, nbytes)
-        memory.seal_writes(fd)  # a worker holds this descriptor while it maps
+        if self._private:
+            memory.seal_writes(fd)  # a worker holds this descriptor while it maps
         return _Buffer(storage, device, fd)
 
 

@@ -41,6 +41,7 @@ class Plan:
     network: bool
     landlock_abi: int  # 0: none
     seccomp: bool
+    closed: bool  # close every inherited descriptor but the channel
     peeking: bool  # leave the calls that reach other processes
     own_tmp: bool  # /tmp and /dev/shm are private
     max_processes: int  # 0: unlimited
@@ -187,8 +188,9 @@ def main() -> None:
     fds = [int(fd) for fd in sys.argv[2:]]
     sys.argv[1:] = []
     for fd in fds:  # the one descriptor that the worker keeps
-        os.closerange(3, fd)
-        os.closerange(fd + 1, ALL_FDS)
+        if plan.closed:
+            os.closerange(3, fd)
+            os.closerange(fd + 1, ALL_FDS)
         from harness import worker
 
         worker.serve_on(fd)

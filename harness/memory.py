@@ -31,9 +31,9 @@ def map_shared(fd: int, nbytes: int) -> torch.UntypedStorage:
     return _storage(mmap.mmap(fd, max(nbytes, mmap.PAGESIZE), mmap.MAP_SHARED), nbytes)
 
 
-def map_private(fd: int, nbytes: int) -> tuple[torch.UntypedStorage, mmap.mmap]:
-    """A host storage that reads the file and keeps its writes to itself (copy on write), and its mapping."""
-    mapping = mmap.mmap(fd, max(nbytes, mmap.PAGESIZE), mmap.MAP_PRIVATE)
+def map_inputs(fd: int, nbytes: int, private: bool) -> tuple[torch.UntypedStorage, mmap.mmap]:
+    """A host storage that reads the file and, if `private`, keeps its writes to itself (copy on write); its mapping."""
+    mapping = mmap.mmap(fd, max(nbytes, mmap.PAGESIZE), mmap.MAP_PRIVATE if private else mmap.MAP_SHARED)
     return _storage(mapping, nbytes), mapping
 
 
@@ -63,7 +63,7 @@ class DeviceLoan:
     def end(self) -> None:
         """The borrower has given the memory back, or is gone."""
         counter, index = self._fields[COUNTER_FIELD : COUNTER_FIELD + 2]
-        torch.UntypedStorage._release_ipc_counter_cuda(counter, index, device=self._device.index)
+        torch.UntypedStorage._release_ipc_counter(counter, index, device=self._device)
 
 
 def import_device_storage(handle: list, device: torch.device) -> torch.UntypedStorage:

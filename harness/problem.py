@@ -94,9 +94,9 @@ class Problem:
             return None
         return self._reference.min_bytes(case.spec, format)
 
-    def stage(self, folder: Path, submission: Path) -> Path:
+    def stage(self, folder: Path, submission: Path, withheld: tuple[str, ...] = WITHHELD) -> Path:
         """Lay the sources that a submission may see flat into `folder`, the submission among them; return its new path."""
-        visible = {name: path for name, path in self.sources.items() if name not in WITHHELD}
+        visible = {name: path for name, path in self.sources.items() if name not in withheld}
         _copy_flat({**visible, self.submission_name: submission}, folder)
         return folder / self.submission_name
 

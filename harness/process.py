@@ -84,11 +84,14 @@ class WorkerProcess:
         with os.fdopen(reading, "rb") as info, os.fdopen(writing, "wb") as told:
             asked = self._containment.wall == "bubblewrap" or plan.processes
             plan = replace(plan, info_fd=told.fileno() if asked else 0)
+            for fd in (theirs.fileno(), told.fileno()):
+                os.set_inheritable(fd, True)
             process = subprocess.Popen(
                 [*self._containment.command(plan, folder), str(theirs.fileno())],
                 cwd=folder,
                 env=worker_environment(os.environ, self._runtime, backend, self._home, self._containment.defences),
-                pass_fds=(theirs.fileno(), told.fileno()),
+                close_fds=plan.closed,
+                pass_fds=(theirs.fileno(), told.fileno()) if plan.closed else (),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -5,7 +5,7 @@ instead be `failed`:
 
     START {device, cold, checks}            -> started {}: the clock is built, the submission is not there yet
     LOAD  {submission}                      -> loaded {load_ns}
-    MAP   {name, tree, storages} + fds      -> mapped {}
+    MAP   {name, tree, storages, private} + fds -> mapped {}
     REFRESH {name}                          -> mapped {}
     UNMAP {name}                            -> unmapped {}
     CALL  {inputs, timed, sleep_ns, describe} -> called {elapsed_ns, host_ns, exposed, output: {tree, storages}, description}

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import torch
 
-from harness.advice import END_RULES, LOADED_RULES, START_RULES, advise, refused_by_server
+from harness.advice import END_RULES, LOADED_RULES, START_RULES, advise, busy_machine, refused_by_server
 from harness.assemble import Assembler, failed_case
 from harness.case_run import CaseRun
 from harness.clock import Clock, WallClock
@@ -29,7 +29,7 @@ from harness.gpu_watch import GpuWatch, probe_of
 from harness.inputs import InputBuffers
 from harness.observer import Observer, Progress
 from harness.policies import Policy, cold_read, weakened
-from harness.problem import Problem
+from harness.problem import WITHHELD, Problem
 from harness.process import Limits, WorkerProcess
 from harness.result import SCHEMA_VERSION, CaseResult, Device, Profile, ProfileRow, Result, State, Submission, score_of
 from harness.session import Session
@@ -123,11 +123,12 @@ class Workers:
         folder = self._scratch / f"worker{self._started}"
         folder.mkdir()
         problem, timeout_s = self._request.problem, self._request.timeout_s
-        submission = problem.stage(folder, self._submission)
+        withheld = WITHHELD if self._request.defences.withheld_files else ()
+        submission = problem.stage(folder, self._submission, withheld)
         cpu_s = math.ceil(CPU_TIME_FACTOR * timeout_s * (len(self._request.cases) + 1) * (os.cpu_count() or 1))
         limits = Limits(timeout_s, data_limit_bytes(self._request.device), cpu_s)
         process = WorkerProcess(folder, self._request.backend, limits, containment, (ROOT, problem.directory))
-        session = Session(process, submission, self._request.device, timeout_s)
+        session = Session(process, submission, self._request.device, timeout_s, self._request.defences)
         try:
             session.start(self._request.policy.cold)
         except BaseException:
@@ -321,8 +322,9 @@ def _empty_result(request: Request, device: Device) -> Result:
         device=device,
         cases_total=len(request.cases),
     )
+    busy = busy_machine(os.getloadavg()[0], len(os.sched_getaffinity(0))) if device.kind == "cpu" else []
     refused = refused_by_server(request.submission.read_bytes(), request.submission.name)
-    return replace(result, warnings=(*advise(START_RULES, result), *refused))
+    return replace(result, warnings=(*advise(START_RULES, result), *busy, *refused))
 
 
 def _submission(path: Path) -> Submission:

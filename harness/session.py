@@ -128,6 +128,10 @@ class Session:
             detail = "\n".join(filter(None, (error.detail, self.take_printed().strip())))
             raise SubmissionNotLoaded(f"{self._submission_name}: {error}", detail) from None
 
+    def new_buffers(self) -> InputBuffers:
+        """Empty input buffers of the kind that this worker can be lent."""
+        return InputBuffers(self.device_ipc, self._defences.private_inputs)
+
     def map(self, name: str, inputs: InputBuffers) -> None:
         """Lend the worker a case's inputs under a name."""
         fields, fds = inputs.lend()

@@ -35,7 +35,8 @@ Answer = tuple[str, dict[str, Any]]
 class Inputs:
     """The referee's buffers as this process sees them. Host memory is mapped privately: writes stay here."""
 
-    def __init__(self, tree: Any, storages: list[dict[str, Any]], fds: list[int], device: torch.device):
+    def __init__(self, tree: Any, storages: list[dict[str, Any]], fds: list[int], device: torch.device, private: bool):
+        self._private = private
         self._mappings: list[mmap.mmap] = []
         self._copies: list[tuple[torch.UntypedStorage, torch.UntypedStorage]] = []
         files = iter(fds)
@@ -45,7 +46,7 @@ class Inputs:
     def _open(self, entry: dict[str, Any], files: Iterator[int], device: torch.device) -> torch.UntypedStorage:
         if entry["memory"] == "ipc":
             return memory.import_device_storage(entry["handle"], device)
-        host, mapping = memory.map_private(next(files), entry["nbytes"])
+        host, mapping = memory.map_inputs(next(files), entry["nbytes"], self._private)
         self._mappings.append(mapping)
         if entry["device"] == "cpu":
             return host
@@ -101,8 +102,8 @@ class Worker:
             return _failed("raised", "defines no function custom_kernel(data)")
         return "loaded", {"load_ns": sample.elapsed_ns}
 
-    def _map(self, fds: list[int], name: str, tree: Any, storages: list[dict[str, Any]]) -> Answer:
-        self._inputs[name] = Inputs(tree, storages, fds, self._device)
+    def _map(self, fds: list[int], name: str, tree: Any, storages: list[dict[str, Any]], private: bool) -> Answer:
+        self._inputs[name] = Inputs(tree, storages, fds, self._device, private)
         return "mapped", {}
 
     def _refresh(self, fds: list[int], name: str) -> Answer:

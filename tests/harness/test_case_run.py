@@ -9,6 +9,7 @@ from harness.case_run import CaseRun
 from harness.contestant import MAX_SLEEP_NS
 from harness.defences import Defences
 from harness.errors import SubmissionRaised
+from harness.inputs import InputBuffers
 from harness.policies import AfterCalls, Policy, weakened
 from harness.session import Called
 from harness.timing import Cold, Sample
@@ -43,6 +44,9 @@ class FakeWorker:
     exposed_below_ns: int = 0  # a sleep shorter than this shows the launch latency
     calls: int = 0
     judged: int = 0
+
+    def new_buffers(self) -> InputBuffers:
+        return InputBuffers(self.device_ipc)
 
     def take_printed(self) -> str:
         return ""

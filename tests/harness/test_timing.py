@@ -120,7 +120,7 @@ def test_device_handles_travel_as_json(monkeypatch):
     opened, released = [], []
     monkeypatch.setattr(torch.UntypedStorage, "_share_cuda_", lambda self: (3, b"\x00\xff", 100, 0, b"/name", 7, b"", False))
     monkeypatch.setattr(torch.UntypedStorage, "_new_shared_cuda", lambda *fields: opened.append(fields))
-    monkeypatch.setattr(torch.UntypedStorage, "_release_ipc_counter_cuda", lambda *fields, device: released.append(fields))
+    monkeypatch.setattr(torch.UntypedStorage, "_release_ipc_counter_cuda", lambda *fields: released.append(fields))
     loan = memory.DeviceLoan(torch.UntypedStorage(1))
     memory.import_device_storage(json.loads(json.dumps(loan.describe())), torch.device("cuda", 1))
     assert opened == [(1, b"\x00\xff", 100, 0, memory.NO_COUNTER, 7, b"", False)]
