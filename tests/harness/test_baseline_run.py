@@ -22,6 +22,7 @@ DOUBLING = ROOT / "tests" / "harness" / "doubling"
 FAST = "def custom_kernel(data):\n    return data[0] * 2\n"
 SLOW = "import time\ndef custom_kernel(data):\n    time.sleep(0.02)\n    return data[0] * 2\n"
 WRONG = "def custom_kernel(data):\n    return data[0] * 3\n"
+UNSTEADY = "import random, time\ndef custom_kernel(data):\n    time.sleep(random.uniform(0.01, 0.2))\n    return data[0] * 2\n"
 CRASHING = "import os\ndef custom_kernel(data):\n    os._exit(3)\n"
 RAISING = "def custom_kernel(data):\n    raise ValueError('boom')\n"
 
@@ -160,7 +161,10 @@ def test_the_finished_table_stays_on_a_terminal(terminal):
 
 
 def test_ctrl_c_leaves_a_clean_terminal_and_what_was_measured(terminal, tmp_path):
-    run = terminal("--cases", "official", "--budget-s", "30", "--json", str(tmp_path / "r.json"))
+    (tmp_path / "s.py").write_text(UNSTEADY)
+    run = terminal(
+        "--submission", str(tmp_path / "s.py"), "--cases", "official", "--budget-s", "120", "--json", str(tmp_path / "r.json")
+    )
     run.read_until("n=")
     os.kill(run.process.pid, signal.SIGINT)
     run.read_until(None)
