@@ -16,6 +16,7 @@ MAX_DEPTH = 32
 MAX_NODES = 100_000
 DTYPES = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype) and "q" not in name}
 DTYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES.values()}
+DETACH = torch.Tensor.detach  # the class's own: an instance may carry another, which would compute only now
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -49,7 +50,7 @@ def snapshot(value: Any) -> Any:
     Tensors that `encode` refuses stay as they are: nothing of a subclass is touched.
     """
     if isinstance(value, torch.Tensor) and type(value) in TENSOR_TYPES and value.layout is torch.strided:
-        tensor = value.detach()
+        tensor = DETACH(value)
         return tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
     if type(value) in (tuple, list):
         return type(value)(snapshot(item) for item in value)

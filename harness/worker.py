@@ -130,8 +130,10 @@ class Worker:
         return snapshot(output) if self._checks["copied_at_return"] else output
 
     def _called(self, sample: Sample, output: Any, description: Any) -> Answer:
-        if not self._checks["copied_at_return"]:
-            output = snapshot(output if self._checks["exact_type"] else _touched(output))
+        if not self._checks["exact_type"]:
+            output = _touched(output)
+        if not self._checks["copied_at_return"] or not self._checks["exact_type"]:
+            output = snapshot(output)
         try:
             self._output = encode(output)
         except (CodecError, RecursionError) as error:
@@ -165,7 +167,7 @@ class Worker:
         for tensor in tensors(self._returned):
             if tensor.is_floating_point() and tensor.untyped_storage().data_ptr() not in lent:
                 with contextlib.suppress(RuntimeError), torch.no_grad():  # a dtype or a view that cannot be filled
-                    tensor.detach().fill_(float("nan"))
+                    codec.DETACH(tensor).fill_(float("nan"))
         self._returned = None
 
     def _profile(self, fds: list[int], inputs: str, calls: int) -> Answer:

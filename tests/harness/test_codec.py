@@ -83,6 +83,21 @@ def test_snapshot_keeps_values_and_drops_the_rest(value):
     assert [raw(tensor) for tensor in leaves(snapshot(value))] == [raw(tensor) for tensor in leaves(value)]
 
 
+@pytest.mark.parametrize("name", ["detach", "clone", "contiguous", "resolve_conj", "untyped_storage"])
+def test_methods_of_an_instance_are_not_called(name):
+    tensor = torch.ones(3)
+    setattr(tensor, name, lambda *args, **kwargs: torch.zeros(3))
+    encoded = encode(snapshot(tensor))
+    assert torch.equal(decode(encoded.tree, encoded.storages), torch.ones(3))
+
+
+def test_a_snapshot_never_shares_memory():
+    tensor = torch.ones(3)
+    kept = snapshot([tensor, (tensor, {"a": tensor})])
+    tensor.zero_()
+    assert all(torch.equal(leaf, torch.ones(3)) for leaf in leaves(kept))
+
+
 def leaves(value) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
