@@ -12,11 +12,10 @@ from harness.figures import us
 from harness.labels import case_label
 from harness.render_plain import DETAIL_LINES, PRINTED_LINES, PRINTED_WIDTH, ended, failures
 from harness.report.columns import mean_share
+from harness.report.words import score_meaning
 from harness.result import CaseResult, Result, State
 from harness.terminal import cells
 from harness.terminal.profile import profile_table
-
-MEANS = {"geom": "geometric mean of the cases' {}s", "mean": "mean of the cases' {}s", "last": "the last case's {}"}
 
 
 def heading(result: Result) -> RenderableType:
@@ -78,9 +77,8 @@ def _score(result: Result) -> Text:
     assert score is not None
     if score.value_ns is None:
         return Text("no score: it needs a time for every case, which needs the official verdict to pass", style="yellow")
-    meaning = MEANS.get(score.ranking_by, score.ranking_by + " of {}s").format(score.statistic)
     shares = [_share(result, name, words) for name, words in (("roofline", "roofline"), ("measured", "cold read"))]
-    more = ", ".join(filter(None, [meaning, *shares]))
+    more = ", ".join(filter(None, [score_meaning(result), *shares]))
     return Text.assemble(("score ", "bold"), (f"{us(score.value_ns)} µs", "bold cyan"), (f"  {more}", "bright_black"))
 
 
