@@ -29,11 +29,11 @@ DISPATCH_TABLE = {
         {'shape': [256, 1, 8192, 16], 'backend': 'aiter', 'params': {'page_size': 8, 'num_kv_splits': 32, 'fast_mode': True, 'kv_granularity': 32}},
         {'shape': [32, 1, 8192, 16], 'backend': 'hip', 'params': {'format': 'mxfp4', 'tile': 64, 'buffers': 3, 'waves_per_simd': 2, 'setprio': True, 'last_arriver': True, 'num_kv_splits': 8}},
         {'shape': [64, 1, 1024, 16], 'backend': 'hip', 'params': {'format': 'fp8', 'buffers': 3, 'waves_per_simd': 2, 'setprio': True, 'last_arriver': True, 'num_kv_splits': 8}},
-        {'shape': [64, 1, 8192, 16], 'backend': 'hip', 'params': {'format': 'mxfp4', 'tile': 64, 'buffers': 3, 'waves_per_simd': 2, 'setprio': True, 'num_kv_splits': 8}},
+        {'shape': [64, 1, 8192, 16], 'backend': 'hip', 'params': {'format': 'mxfp4', 'tile': 64, 'buffers': 3, 'waves_per_simd': 2, 'setprio': True, 'last_arriver': True, 'num_kv_splits': 8}},
         {'shape': [128, 1, 1024, 16], 'backend': 'hip', 'params': {'format': 'fp8', 'buffers': 3, 'waves_per_simd': 2, 'setprio': True, 'last_arriver': True, 'num_kv_splits': 4}},
-        {'shape': [128, 1, 8192, 16], 'backend': 'hip', 'params': {'format': 'mxfp4', 'tile': 64, 'buffers': 3, 'waves_per_simd': 2, 'setprio': True, 'num_kv_splits': 6}},
-        {'shape': [256, 1, 1024, 16], 'backend': 'hip', 'params': {'format': 'mxfp4', 'tile': 64, 'buffers': 3, 'waves_per_simd': 2, 'setprio': True, 'num_kv_splits': 1}},
-        {'shape': [256, 1, 8192, 16], 'backend': 'hip', 'params': {'format': 'mxfp4', 'tile': 64, 'buffers': 3, 'waves_per_simd': 2, 'setprio': True, 'num_kv_splits': 1}},
+        {'shape': [128, 1, 8192, 16], 'backend': 'hip', 'params': {'format': 'mxfp4', 'tile': 64, 'buffers': 3, 'waves_per_simd': 2, 'setprio': True, 'last_arriver': True, 'num_kv_splits': 6}},
+        {'shape': [256, 1, 1024, 16], 'backend': 'hip', 'params': {'format': 'mxfp4', 'tile': 64, 'buffers': 3, 'waves_per_simd': 2, 'setprio': True, 'last_arriver': True, 'num_kv_splits': 2}},
+        {'shape': [256, 1, 8192, 16], 'backend': 'hip', 'params': {'format': 'mxfp4', 'tile': 64, 'buffers': 3, 'waves_per_simd': 2, 'setprio': True, 'last_arriver': True, 'num_kv_splits': 2}},
         {'shape': [32, 4, 1024, 16], 'backend': 'hip', 'params': {'format': 'fp8', 'row_blocks': 2, 'waves_per_simd': 2, 'setprio': True, 'num_kv_splits': 8}},
         {'shape': [32, 4, 8192, 16], 'backend': 'hip', 'params': {'format': 'fp8', 'row_blocks': 2, 'waves_per_simd': 2, 'setprio': True, 'num_kv_splits': 8}},
         {'shape': [128, 4, 8192, 16], 'backend': 'hip', 'params': {'format': 'fp8', 'row_blocks': 2, 'waves_per_simd': 2, 'setprio': True, 'num_kv_splits': 2}},
@@ -1641,8 +1641,11 @@ struct Decoder {
   Softmax<T> softmax[T.row_blocks];
   Accumulator sums[T.row_blocks];
 
-  MEMBER void load(int tile) {
-    if (tile < tiles) loader.load(tile, shared->tiles[tile % T.buffers]);
+  // Buffers go round; a remainder by 3 would cost more.
+  MEMBER static int next_buffer(int buffer) { return buffer + 1 == T.buffers ? 0 : buffer + 1; }
+
+  MEMBER void load(int tile, int buffer) {
+    if (tile < tiles) loader.load(tile, shared->tiles[buffer]);
   }
   MEMBER ScaleTile<T> LDS* scale_tile(int tile) {
     if constexpr (T.kv == kMxfp4) return &shared->scales[tile % Geometry::kScaleBuffers];
@@ -1651,8 +1654,8 @@ struct Decoder {
 
   MEMBER void start() {
     scales.load(loader, kv_begin, 0);
-    load(0);
-    if (T.buffers == 3) load(1);
+    load(0, 0);
+    if (T.buffers == 3) load(1, 1);
   }
 
   MEMBER const __bf16* query_row(int r) const { return q + (u64)min(first_row + 16 * r + at.column, last_row) * kQkDim; }
@@ -1673,30 +1676,29 @@ struct Decoder {
   }
 
   MEMBER void run() {
-    for (int tile = 0; tile < tiles; ++tile) {
+    for (int tile = 0, buffer = 0, free = T.buffers - 1; tile < tiles; ++tile, buffer = next_buffer(buffer), free = next_buffer(free)) {
       if (T.buffers == 3 && tile + 1 < tiles)
         wait_loads<Geometry::kLeastWaveLoads>();
       else
         wait_loads<0>();
       scales.store(scale_tile(tile));
       barrier();
-      if (T.buffers > 1) load_ahead(tile);
-      attend(tile);
+      if (T.buffers > 1) load_ahead(tile, free);
+      attend(tile, shared->tiles[buffer]);
       if (T.buffers == 1) {
         barrier();
-        load_ahead(tile);
+        load_ahead(tile, free);
       }
     }
   }
 
-  // After the barrier nobody reads the buffer of the tile before `tile` any more.
-  MEMBER void load_ahead(int tile) {
+  // After the barrier nobody reads the buffer of the tile before `tile` any more: it is free.
+  MEMBER void load_ahead(int tile, int free) {
     if (tile + 1 < tiles) scales.load(loader, kv_begin, tile + 1);
-    load(tile + (T.buffers == 3 ? 2 : 1));
+    load(tile + (T.buffers == 3 ? 2 : 1), free);
   }
 
-  MEMBER void attend(int tile) {
-    LDS const char* kv = shared->tiles[tile % T.buffers];
+  MEMBER void attend(int tile, LDS const char* kv) {
     const ScaleTile<T> LDS* scale = scale_tile(tile);
     f32x4 p[T.row_blocks][Geometry::kBlocks] = {};
     if (T.setprio) __builtin_amdgcn_s_setprio(1);
