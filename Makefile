@@ -3,7 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup bench test lint submission toolchain docs clean
+.PHONY: help setup bench test lint emulate integrity submission toolchain docs clean
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,12 @@ test: .venv/.test toolchain lint ## everything that CI runs
 	$(PY) scripts/bundle.py --check
 	$(PY) scripts/docs_tables.py --check
 	$(PY) -m pytest -n 2 --dist worksteal -m "not slow and not gpu" $(ARGS)
+
+emulate: .venv/.test toolchain ## every HIP kernel that dispatch can choose, through the emulator
+	$(PY) scripts/emulate.py $(ARGS)
+
+integrity: setup ## the cheats and the honest controls of exploits/ against the harness
+	$(PY) scripts/integrity.py $(ARGS)
 
 submission: setup ## regenerate submission.py from kernels/
 	$(PY) scripts/bundle.py
