@@ -44,28 +44,30 @@ def decode(tree: Any, storages: list[torch.UntypedStorage]) -> Any:
     return _Reader(storages).node(tree, "", 0)
 
 
-def snapshot(value: Any) -> Any:
+def snapshot(value: Any, depth: int = 0) -> Any:
     """A copy of the nested value: every tensor detached, contiguous and alone in new storage.
 
-    Tensors that `encode` refuses stay as they are: nothing of a subclass is touched.
+    What `encode` refuses stays as it is, such as values nested too deeply; nothing of a subclass is touched.
     """
+    if depth > MAX_DEPTH:
+        return value
     if isinstance(value, torch.Tensor) and type(value) in TENSOR_TYPES and value.layout is torch.strided:
         tensor = DETACH(value)
         return tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
     if type(value) in (tuple, list):
-        return type(value)(snapshot(item) for item in value)
+        return type(value)(snapshot(item, depth + 1) for item in value)
     if type(value) is dict:
-        return {key: snapshot(item) for key, item in value.items()}
+        return {key: snapshot(item, depth + 1) for key, item in value.items()}
     return value
 
 
-def tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The plain tensors of a nested value."""
+def tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    """The plain tensors of a nested value, as deep as `encode` goes."""
     if isinstance(value, torch.Tensor) and type(value) in TENSOR_TYPES:
         yield value
-    elif type(value) in (tuple, list, dict):
+    elif type(value) in (tuple, list, dict) and depth < MAX_DEPTH:
         for item in value.values() if type(value) is dict else value:
-            yield from tensors(item)
+            yield from tensors(item, depth + 1)
 
 
 class _Writer:

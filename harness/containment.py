@@ -70,7 +70,7 @@ class Containment:
     def plan(self, folders: Sequence[Path], runtime: Path, build: Path, hidden: Sequence[Path], limits: dict[str, int]) -> Plan:
         """What the jail does for a worker that owns `folders` and imports its harness from `runtime`."""
         on = self.defences
-        read = (*view.visible(hidden), str(runtime)) if on.withheld_files and on.read_only_files else ("/",)
+        read = (*(view.visible(hidden) if on.withheld_files and on.read_only_files else ("/",)), str(runtime))
         write = (*map(str, folders), *view.gpu_devices()) if on.read_only_files else ("/",)
         return Plan(
             read=read,

@@ -126,7 +126,7 @@ class Worker:
 
     def _keep(self, output: Any) -> Any:
         """The copy of an output that the referee will get."""
-        self._returned = output
+        self._returned = output if self._checks["poisoned_memory"] else None
         return snapshot(output) if self._checks["copied_at_return"] else output
 
     def _called(self, sample: Sample, output: Any, description: Any) -> Answer:

@@ -91,6 +91,13 @@ def test_methods_of_an_instance_are_not_called(name):
     assert torch.equal(decode(encoded.tree, encoded.storages), torch.ones(3))
 
 
+def test_a_value_that_contains_itself_is_refused_after_a_snapshot():
+    endless: list = [torch.ones(1)]
+    endless.append(endless)
+    with pytest.raises(CodecError, match="contains itself"):
+        encode(snapshot(endless))
+
+
 def test_a_snapshot_never_shares_memory():
     tensor = torch.ones(3)
     kept = snapshot([tensor, (tensor, {"a": tensor})])

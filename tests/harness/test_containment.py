@@ -227,3 +227,10 @@ def test_a_kernel_without_any_layer_is_a_warning():
     assert bare.layers == ("process", "limits")
     assert "not contained" in bare.warning
     assert "the network is open" in bare.warning
+
+
+@pytest.mark.parametrize("name", Defences.names())
+def test_a_worker_starts_with_any_one_defence_off(name, tmp_path):
+    """The probe's harness lies in the project, a worker's in a scratch folder below /tmp: both must be visible."""
+    found = containment.choose(ALL_ON.without(name))
+    assert behind(found, tmp_path, "found = 7", {}) == 7
