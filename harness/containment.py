@@ -5,12 +5,13 @@ they exist. What was active stands in the Result.
 """
 
 import functools
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -132,24 +133,26 @@ def _read_only(path: str) -> list[str]:
     return ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
 
 
-@functools.cache
 def choose(defences: Defences = ALL_ON) -> Containment:
     """The strongest containment that works here."""
-    return ways(defences)[0]
+    return next(_ways(defences))
 
 
-@functools.cache
 def ways(defences: Defences = ALL_ON) -> tuple[Containment, ...]:
-    """Every containment that works here, strongest first; the last one has no walls and always works.
+    """Every containment worth trying here, strongest first; the last one has no walls and always works.
 
     A device driver may not: device memory is shared by process ids in places, which a process namespace changes.
     """
+    return tuple(_ways(defences))
+
+
+def _ways(defences: Defences) -> Iterator[Containment]:
     abi = landlock.abi() if defences.no_peeking and defences.read_only_files and defences.withheld_files else 0
     made = functools.partial(Containment, landlock_abi=abi, seccomp=seccomp.supported(), defences=defences)
     walls: tuple[Wall, ...] = ("bubblewrap", "namespaces") if defences.no_peeking and defences.reaped else ()
-    walled = [found for own in (True, False) for wall in walls if works(found := made(wall, own))]
-    first_of_kind = {found.processes: found for found in reversed(walled)}
-    return (*(first_of_kind[own] for own in (True, False) if own in first_of_kind), made("none", False))
+    for own_processes in (True, False):
+        yield from itertools.islice(filter(works, (made(wall, own_processes) for wall in walls)), 1)
+    yield made("none", False)
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from harness.assemble import Assembler, failed_case
 from harness.case_run import CaseRun
 from harness.clock import Clock, WallClock
 from harness.compare import compare_cases
-from harness.containment import ALL_ON, Containment, ways
+from harness.containment import ALL_ON, Containment, choose, ways
 from harness.defences import Defences
 from harness.devices import data_limit_bytes, describe_device
 from harness.errors import CallFailed, HarnessError, SubmissionNotLoaded, SubmissionRaised
@@ -73,7 +73,7 @@ class Workers:
         self._started = 0
         self.load_ns: int | None = None
         self.device_ipc = request.device.type == "cuda"
-        self._ways = ways(request.defences)
+        self._ways = ways(request.defences) if self.device_ipc else (choose(request.defences),)
 
     @property
     def containment(self) -> Containment:
