@@ -147,6 +147,19 @@ struct Preloaded {
     for (int step = 0; step < kSteps; ++step)
 #pragma unroll
       for (int i = 0; i < Values<T>::kReads; ++i) raw[step][i] = values.read(tile, step, i);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int i = 0; i < Values<T>::kReads; ++i) pin(raw[step][i]);
+  }
+
+  // Without this the compiler would move the reads to where they are used.
+  MEMBER static void pin(typename Values<T>::Raw& raw) {
+    int words[sizeof(raw) / 4];
+    __builtin_memcpy(words, &raw, sizeof(raw));
+#pragma unroll
+    for (int& word : words) asm volatile("" : "+v"(word));
+    __builtin_memcpy(&raw, words, sizeof(raw));
   }
 };
 
