@@ -140,12 +140,17 @@ def test_a_failed_leaderboard_run_exits_zero_and_tells_through_the_pipe(run, fla
 
 
 def test_leaderboard_mode_checks_fresh_contents(run, flat):
-    """A kernel that replays its first answer passes benchmark mode, as it does officially, and fails here."""
-    kernel(flat, "globals().setdefault('first', a + b)\n    return globals()['first']")
+    """A kernel that replays copies of its first answer passes benchmark mode, as it does officially, and fails here."""
+    kernel(flat, "globals().setdefault('first', a + b)\n    return globals()['first'].clone()")
     assert run("benchmark", ONE)[1]["check"] == "pass"
     code, lines = run("leaderboard", ONE)
     assert (code, lines["check"]) == (0, "fail")
     assert "mismatched" in lines["benchmark.0.error"]
+
+
+def test_an_output_that_is_returned_twice_without_being_written_is_nan(run, flat):
+    kernel(flat, "globals().setdefault('first', a + b)\n    return globals()['first']")
+    assert run("benchmark", ONE)[1]["check"] == "fail"
 
 
 def test_the_secret_seed_reaches_the_generator_and_nothing_else(run, flat):
