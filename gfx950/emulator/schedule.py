@@ -14,7 +14,8 @@ class Schedule:
     order, quantum: each wave in turn executes `quantum` instructions (random: 1..quantum of a random wave; to_barrier: until
     it waits at a barrier). late_loads: global memory is read when a wait covers the load, not at issue. posted_stores:
     global stores become visible to other waves when a wait covers them, not at issue. stalls: a wave that waits for memory
-    goes on only when all others wait too; waits for loads end first, those for stores last (random: any first). instant:
+    goes on only when all others wait too, and one that ends with stores on their way waits for them; waits for loads end
+    first, those for stores last (random: any first). instant:
     every memory operation is complete at issue, so that missing waits do not show: no behaviour to rely on, but it tells a
     missing wait from wrong arithmetic.
     """

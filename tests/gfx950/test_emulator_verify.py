@@ -8,11 +8,19 @@ from gfx950.emulator import CONJUNCTION, Buffer, Schedule, estimate, launch, ver
 
 # Split sum with a last-arriver combine: every workgroup publishes a partial sum; the one that draws the last ticket adds
 # them up and puts the counter back to zero. WAIT: stores are complete before the ticket is drawn.
+# AFTER: the store comes after the ticket, last thing that most workgroups do.
 TICKET = """
 #ifdef WAIT
 #define PUBLISHED asm volatile("s_waitcnt vmcnt(0)" ::: "memory")
 #else
 #define PUBLISHED
+#endif
+#ifdef AFTER
+#define AFTER_TICKET(store) asm volatile("" ::: "memory"); store
+#define BEFORE_TICKET(store)
+#else
+#define AFTER_TICKET(store)
+#define BEFORE_TICKET(store) store
 #endif
 extern "C" __global__ void ticket_sum(const int* x, int* partial, int* counter, int* out) {
   __shared__ int last;
@@ -20,9 +28,10 @@ extern "C" __global__ void ticket_sum(const int* x, int* partial, int* counter, 
   int sum = x[split * 64 + threadIdx.x];
   for (int step = 32; step; step /= 2) sum += __builtin_amdgcn_ds_bpermute((threadIdx.x ^ step) * 4, sum);
   if (threadIdx.x == 0) {
-    __builtin_nontemporal_store(sum, partial + split);
+    BEFORE_TICKET(__builtin_nontemporal_store(sum, partial + split));
     PUBLISHED;
     last = __hip_atomic_fetch_add(counter, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT) == splits - 1;
+    AFTER_TICKET(__builtin_nontemporal_store(sum, partial + split));
   }
   __syncthreads();
   if (last && threadIdx.x == 0) {
@@ -35,9 +44,12 @@ extern "C" __global__ void ticket_sum(const int* x, int* partial, int* counter, 
 """
 
 
-@pytest.fixture(scope="module", params=["right", "broken"])
+@pytest.fixture(
+    scope="module", params=[("right", "WAIT"), ("broken", "HURRY"), ("broken", "AFTER")], ids=lambda param: param[1]
+)
 def protocol(request, toolchain) -> tuple[str, CodeObject]:
-    return request.param, compile_hip(TICKET, defines={"WAIT": None} if request.param == "right" else {})
+    kind, define = request.param
+    return kind, compile_hip(TICKET, defines={define: None})
 
 
 def test_a_ticket_protocol_that_publishes_too_early_is_caught(protocol):

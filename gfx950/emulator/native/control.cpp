@@ -145,7 +145,9 @@ const std::unordered_map<std::string, Handler> kHandlers = {
 
 }  // namespace
 
-bool waits_for_memory(const Wave& w, const Inst& i) { return i.run == waitcnt && w.vm.size() > vmcnt_of(i); }
+bool waits_for_memory(Wave& w, const Inst& i) {
+  return (i.run == waitcnt && w.vm.size() > vmcnt_of(i)) || (i.run == endpgm && has_posted_stores(w));
+}
 
 Handler find_control(const std::string& name) {
   auto found = kHandlers.find(name);

@@ -141,7 +141,7 @@ struct Report {
 };
 void report(Wave&, const Report&);
 void set_mode(Wave&, uint32_t mode_register);
-bool waits_for_memory(const Wave&, const Inst&);  // an s_waitcnt that vector memory operations keep waiting
+bool waits_for_memory(Wave&, const Inst&);  // vector memory operations keep an s_waitcnt, stores an s_endpgm waiting
 
 // Runs the launch to its end, or to a finding that ends it.
 void run(Launch&);
