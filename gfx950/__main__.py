@@ -55,9 +55,14 @@ def _parser() -> argparse.ArgumentParser:
         "report", parents=[shared], help="registers, LDS, occupancy, instruction mix, cycle estimate"
     )
     described.add_argument(
-        "--workgroup-size", type=int, metavar="N", help="work-items a launch uses (default: the kernel's most)"
+        "--workgroup-size",
+        type=run_command.at_least(1),
+        metavar="N",
+        help="work-items a launch uses (default: the kernel's most)",
     )
-    described.add_argument("--dynamic-lds", type=int, default=0, metavar="BYTES", help="LDS that the launch adds")
+    described.add_argument(
+        "--dynamic-lds", type=run_command.at_least(0), default=0, metavar="BYTES", help="LDS that the launch adds"
+    )
     checked = commands.add_parser("check", parents=[shared], help="spills, hazards, undefined registers, LDS, launch bounds")
     checked.add_argument("--notes", action="store_true", help="also print what is no finding but worth knowing")
     for command in (described, checked):
@@ -89,7 +94,7 @@ def _files(path: Path) -> list[Path]:
         if not path.exists():
             raise SourceMissing(path=path)
         return [path]
-    found = sorted(file for file in path.rglob("*") if file.suffix in SOURCE_SUFFIXES + BINARY_SUFFIXES)
+    found = sorted(file for file in path.rglob("*") if file.suffix in SOURCE_SUFFIXES + BINARY_SUFFIXES and file.is_file())
     if not found:
         raise NoKernelFiles(path=path, suffixes=", ".join(SOURCE_SUFFIXES + BINARY_SUFFIXES))
     return found
@@ -126,7 +131,7 @@ def _report(options: argparse.Namespace) -> int:
         print(json.dumps({"schema_version": SCHEMA_VERSION, "files": files, "problems": problems}, indent=2))
     else:
         for path, items in entries:
-            print("\n\n".join([f"{path}:", *map(report.as_text, items)]))
+            print("\n\n".join([f"{path}:{'' if items else ' no kernels'}", *map(report.as_text, items)]))
     return BAD_INPUT if problems else CLEAN
 
 

@@ -129,10 +129,8 @@ class CodeObject:
         """
         path = name or ("<bytes>" if isinstance(source, bytes) else str(source))
         data = source if isinstance(source, bytes) else elf.read_file(Path(source))
-        try:
+        with elf.naming_damage(path):
             return cls(elf.unwrap(data, path), path)
-        except elf.PARSER_ERRORS as error:
-            raise NotACodeObject(path=path, reason=f"damaged: {error or type(error).__name__}") from None
 
     def kernel(self, name: str | None = None) -> Kernel:
         """The kernel called `name` (see Kernel.matches); without a name, the only one there is. Raises NoSuchKernel."""
@@ -146,8 +144,9 @@ class CodeObject:
 
     @cached_property
     def code(self) -> tuple[CodeLine, ...]:
-        """Every instruction of the executable sections in address order, by llvm-objdump. Raises ToolchainMissing."""
-        return tuple(disassembly.disassemble(self.data))
+        """Every instruction in address order, by llvm-objdump. Raises ToolchainMissing, NotACodeObject."""
+        with elf.naming_damage(self.path):
+            return tuple(disassembly.disassemble(self.data))
 
     def kernel_code(self, kernel: Kernel) -> tuple[CodeLine, ...]:
         """The instructions of one kernel's symbol, in address order."""

@@ -35,14 +35,17 @@ _INSTRUCTION = re.compile(r"\t(\S+)(?: (.*?))?\s*// ([0-9A-F]{12}): ((?:[0-9A-F]
 
 
 def disassemble(elf: bytes) -> Iterator[CodeLine]:
-    """Instructions of every executable section of a gfx950 ELF, in address order. Raises ToolchainMissing."""
+    """Instructions of every executable section of a gfx950 ELF, in address order. Raises ToolchainMissing, ValueError."""
     tool = find_tool("llvm-objdump", "it disassembles gfx950 machine code, which disasm, check and emulation need")
     with tempfile.NamedTemporaryFile(suffix=".hsaco") as file:
         file.write(elf)
         file.flush()
         command = [*tool.command, "-d", "--mcpu=gfx950", file.name]
-        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    yield from parse_listing(listing)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise ValueError(f"llvm-objdump refuses it: {reason}")
+    yield from parse_listing(done.stdout)
 
 
 def parse_listing(listing: str) -> Iterator[CodeLine]:

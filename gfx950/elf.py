@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,15 @@ PARSER_ERRORS = (
     ELFError, ELFParseError, DWARFError, ConstructError, struct.error, ValueError, KeyError, IndexError, TypeError,
     AttributeError, AssertionError, OverflowError, MemoryError, RecursionError,
 )  # fmt: skip
+
+
+@contextmanager
+def naming_damage(path: str) -> Iterator[None]:
+    """Turns what the parsers raise within the block into NotACodeObject."""
+    try:
+        yield
+    except PARSER_ERRORS as error:
+        raise NotACodeObject(path=path, reason=f"damaged: {error or type(error).__name__}") from None
 
 
 def read_file(path: Path) -> bytes:

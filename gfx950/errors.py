@@ -88,6 +88,18 @@ class BadArgumentText(Gfx950Error):
     template = "--arg {text}: {problem}"
 
 
+class SaveFailed(Gfx950Error):
+    """The file for the arrays after a run cannot be written."""
+
+    template = "--save {path}: {reason}; name a file in a folder that exists and can be written"
+
+
+class CacheUnusable(Gfx950Error):
+    """The folder for compiled code cannot be made."""
+
+    template = "{path}: the cache folder cannot be made ({reason}); set XDG_CACHE_HOME to a folder that can be written"
+
+
 class BuildFailed(Gfx950Error):
     """The C++ compiler refused the emulator's own sources."""
 
@@ -104,6 +116,11 @@ class BadLaunch(Gfx950Error):
     """A grid, block, LDS size or schedule that no launch can have."""
 
     template = "kernel {kernel}: {problem}"
+
+
+def too_large(items: int, limit: int) -> str:
+    """What BadLaunch says of a workgroup of more work-items than the kernel admits."""
+    return f"{items} work-items in a workgroup, compiled for at most {limit}; change its __launch_bounds__"
 
 
 class EmulationFault(Gfx950Error):

@@ -11,7 +11,7 @@ from . import mfma
 from .codeobject import CodeObject, Kernel
 from .decode import Instruction
 from .effects import Class, classify
-from .errors import ToolchainMissing
+from .errors import BadLaunch, ToolchainMissing, too_large
 from .limits import WAVE_SIZE, occupancy
 from .subject import Subject
 
@@ -79,7 +79,7 @@ def report(
     """Reports of one kernel, or of all of a code object.
 
     workgroup_size: work-items of the launch, by default the most that the kernel admits; dynamic_lds_bytes: what the launch
-    adds to the static LDS. Both only change the occupancy. Raises NoSuchKernel.
+    adds to the static LDS. Both only change the occupancy. Raises NoSuchKernel, BadLaunch.
     """
     kernels = [code.kernel(kernel)] if kernel else code.kernels
     return [_kernel_report(code, each, workgroup_size, dynamic_lds_bytes) for each in kernels]
@@ -88,6 +88,8 @@ def report(
 def _kernel_report(code: CodeObject, kernel: Kernel, workgroup_size: int | None, dynamic_lds_bytes: int) -> KernelReport:
     allocated = kernel.descriptor.vgpr_count
     size = workgroup_size or kernel.max_workgroup_size
+    if size > kernel.max_workgroup_size:
+        raise BadLaunch(kernel=kernel.demangled, problem=too_large(size, kernel.max_workgroup_size))
     fits = occupancy(allocated, kernel.sgpr_count, kernel.lds_bytes + dynamic_lds_bytes, size)
     return KernelReport(
         name=kernel.display_name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from .codeobject import CodeObject
 from .emulator import Verdict, verify
 from .emulator.estimate import estimate
-from .errors import BadArgumentText
+from .errors import BadArgumentText, SaveFailed
 
 DTYPES: Mapping[str, Any] = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
@@ -22,18 +22,29 @@ DTYPES: Mapping[str, Any] = {
     "i64": np.int64, "i32": np.int32, "i16": np.int16, "i8": np.int8,
     "u64": np.uint64, "u32": np.uint32, "u16": np.uint16, "u8": np.uint8,
 }  # fmt: skip
-FORMS = "FILE.npy, zeros:f32:16x64, random:bf16:16x32, range:i32:256, or a number"
+FORMS = "FILE.npy, zeros:f32:16x64, random:bf16:16x32, range:i32:256, or a number (1 for an integer, 1.0 for a float)"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grid", type=_sizes, default=(1, 1, 1), metavar="X[,Y,Z]", help="workgroups (default 1)")
     parser.add_argument("--block", type=_sizes, required=True, metavar="X[,Y,Z]", help="work-items of a workgroup")
     parser.add_argument("--arg", dest="args", action="append", default=[], metavar="SPEC", help=f"next argument: {FORMS}")
-    parser.add_argument("--dynamic-lds", type=int, default=0, metavar="BYTES", help="LDS that the launch adds")
-    parser.add_argument("--seed", type=int, default=0, help="of random: arguments (default 0)")
+    parser.add_argument("--dynamic-lds", type=at_least(0), default=0, metavar="BYTES", help="LDS that the launch adds")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of random: arguments (default 0)")
     parser.add_argument(
         "--save", type=Path, metavar="FILE.npz", help="write the arrays as the first run left them: arg0, arg1, ..."
     )
+
+
+def at_least(lowest: int) -> Callable[[str], int]:
+    """Reads an integer option that may not be smaller."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"-?\d+", text) or int(text) < lowest:
+            raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least {lowest}")
+        return int(text)
+
+    return read
 
 
 def _sizes(text: str) -> tuple[int, int, int]:
@@ -51,7 +62,10 @@ def parse_argument(text: str, random: np.random.Generator) -> Any:
         kind, dtype, shape = found.groups()
         if dtype not in DTYPES:
             raise BadArgumentText(text=text, problem=f"no type {dtype}; there are {', '.join(DTYPES)}")
-        return _make(kind, DTYPES[dtype], tuple(map(int, shape.split("x"))), random)
+        try:
+            return _make(kind, DTYPES[dtype], tuple(map(int, shape.split("x"))), random)
+        except (MemoryError, ValueError):
+            raise BadArgumentText(text=text, problem="more than memory holds; a smaller shape") from None
     for number in (lambda: int(text, 0), lambda: float(text)):
         try:
             return number()
@@ -62,9 +76,12 @@ def parse_argument(text: str, random: np.random.Generator) -> Any:
 
 def _load(text: str) -> np.ndarray:
     try:
-        return np.ascontiguousarray(np.load(text))
-    except (OSError, ValueError) as error:
+        array = np.load(text)
+    except (OSError, EOFError, ValueError) as error:
         raise BadArgumentText(text=text, problem=str(error)) from None
+    if not isinstance(array, np.ndarray):
+        raise BadArgumentText(text=text, problem="holds several arrays; save one with np.save")
+    return np.ascontiguousarray(array)
 
 
 def _make(kind: str, dtype: Any, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
@@ -88,8 +105,15 @@ def run(code: CodeObject, options: argparse.Namespace) -> Verdict:
     if options.save:
         values = enumerate(verdict.runs[0].args)
         arrays: dict[str, Any] = {f"arg{k}": _plain(value) for k, value in values if isinstance(value, np.ndarray)}
-        np.savez(options.save, **arrays)
+        _save(options.save, arrays)
     return verdict
+
+
+def _save(path: Path, arrays: Mapping[str, Any]) -> None:
+    try:
+        np.savez(path, **arrays)
+    except OSError as error:
+        raise SaveFailed(path=path, reason=error.strerror) from None
 
 
 def _plain(array: np.ndarray) -> np.ndarray:

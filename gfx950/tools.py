@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .errors import ToolchainMissing, ToolchainTooOld
+from .errors import CacheUnusable, ToolchainMissing, ToolchainTooOld
 
 OLDEST_LLVM = 20  # the first release with the gfx950 target
 PACKAGED_LLVM = 22  # what `make toolchain` installs and the tests run against
@@ -43,10 +43,13 @@ class Tool:
 
 
 def cache_dir() -> Path:
-    """The user's cache folder for this package ($XDG_CACHE_HOME or ~/.cache); created on use."""
+    """The user's cache folder for this package ($XDG_CACHE_HOME or ~/.cache); created on use. Raises CacheUnusable."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(base) / "kernelproof" / "gfx950"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CacheUnusable(path=folder, reason=error.strerror) from None
     return folder
 
 

@@ -48,6 +48,10 @@ def build_kernarg(kernel: Kernel, args: Sequence[Any] | RawKernarg, dispatch: Di
         raise BadArguments(
             kernel=kernel.demangled, problem=f"{len(args)} arguments given, {len(declared)} declared ({wanted or 'none'})"
         )
+    outside = next((arg for arg in kernel.args if not 0 <= arg.offset <= kernel.kernarg_bytes - arg.size), None)
+    if outside:
+        problem = f"its metadata puts an argument at byte {outside.offset} of {kernel.kernarg_bytes}; compile it again"
+        raise BadArguments(kernel=kernel.demangled, problem=problem)
     segment = np.zeros(round_up(kernel.kernarg_bytes + 1, 8), np.uint8)
     for position, (arg, value) in enumerate(zip(declared, args, strict=True)):
         _put(segment, arg, _encode(kernel, position, arg, value, space))

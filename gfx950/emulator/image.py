@@ -11,6 +11,7 @@ from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
 
 from ..codeobject import CodeObject
+from ..elf import naming_damage
 from .buffers import base_address
 
 # The image has the first slot of the address space; an instruction's guest address is IMAGE_BASE + its ELF address.
@@ -22,8 +23,12 @@ R_ABS32_LO, R_ABS32_HI, R_ABS32 = 1, 2, 6
 
 
 def load_image(code: CodeObject) -> np.ndarray:
-    """The memory image from ELF address 0 on, shape [bytes] uint8; a fresh copy every time."""
-    elf = ELFFile(io.BytesIO(code.data))
+    """The memory image from ELF address 0 on, shape [bytes] uint8; a fresh copy every time. Raises NotACodeObject."""
+    with naming_damage(code.path):
+        return _place(ELFFile(io.BytesIO(code.data)))
+
+
+def _place(elf: ELFFile) -> np.ndarray:
     segments = [segment for segment in elf.iter_segments() if segment["p_type"] == "PT_LOAD"]
     image = np.zeros(max(s["p_vaddr"] + s["p_memsz"] for s in segments), np.uint8)
     for segment in segments:

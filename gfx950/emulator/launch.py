@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..codeobject import CodeObject, Kernel
-from ..errors import BadLaunch, EmulationFault, UnimplementedOpcode
+from ..errors import BadLaunch, EmulationFault, NotACodeObject, UnimplementedOpcode, too_large
 from .arguments import Dispatch, RawKernarg, build_kernarg
 from .buffers import AddressSpace, Buffer, base_address
 from .counters import Counters, count
@@ -24,6 +24,7 @@ FILLS = {"nan": 0xFF, "zero": 0x00}
 DEFAULT_BUDGET = 5_000_000  # a wave that decodes 8192 tokens alone needs about a fiftieth
 LDS_LIMIT_BYTES = 160 * 1024
 MAX_WORKGROUP = 1024
+MAX_WORKGROUPS = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,11 @@ def launch(
     torch CPU tensors or Buffers for pointers, numbers for the rest; or a RawKernarg. lds_bytes: dynamic LDS. lds_fill: what
     LDS holds at the start, "nan" (0xff bytes) or "zero"; both are poison. budget: instructions that one wave may execute before
     it counts as endless. strict: raise the first finding as EmulationFault (UnimplementedOpcode); otherwise collect them.
-    Raises NoSuchKernel, BadArguments, BadLaunch, ToolchainMissing, EmulationFault.
+    Raises NoSuchKernel, BadArguments, BadLaunch, NotACodeObject, ToolchainMissing, EmulationFault.
     """
     kernel = code.kernel(kernel_name)
     schedule = schedule or Schedule.round_robin()
-    dispatch = Dispatch(_triple(grid), _triple(block), lds_bytes)
+    dispatch = Dispatch(_triple(kernel, grid), _triple(kernel, block), lds_bytes)
     _check(kernel, dispatch, lds_fill)
     space = AddressSpace()
     space.place(load_image(code), "code object", True)
@@ -84,6 +85,8 @@ def launch(
     config.lds_fill, config.workgroups_in_flight = FILLS[lds_fill], workgroups_in_flight
     config.budget, config.strict = budget, strict
     program = program_of(code)
+    if not program.begins_at(kernel.address):
+        raise NotACodeObject(path=code.path, reason=f"damaged: {kernel.name} begins at {kernel.address:#x}, no instruction")
     program.find_hazards(kernel)
     native = execute(program, config, space)
     findings = _findings(code, kernel, program, space, native)
@@ -95,8 +98,10 @@ def launch(
     return Run(kernel.demangled, schedule, lds_fill, findings, counters, total, native.executed, _arrays(args))
 
 
-def _triple(size: Sequence[int] | int) -> tuple[int, int, int]:
+def _triple(kernel: Kernel, size: Sequence[int] | int) -> tuple[int, int, int]:
     values = (size,) if isinstance(size, int | np.integer) else tuple(size)
+    if not 1 <= len(values) <= 3:
+        raise BadLaunch(kernel=kernel.demangled, problem=f"{values} has {len(values)} dimensions; give x, y and z at most")
     x, y, z = (*map(int, values), 1, 1, 1)[:3]
     return x, y, z
 
@@ -109,7 +114,11 @@ def _check(kernel: Kernel, dispatch: Dispatch, lds_fill: str) -> None:
     if min(*dispatch.grid, *dispatch.block) < 1:
         problem = f"grid {dispatch.grid} and block {dispatch.block} must be at least 1 in every dimension"
     elif items > limit:
-        problem = f"{items} work-items in a workgroup, compiled for at most {limit}; change its __launch_bounds__"
+        problem = too_large(items, limit)
+    elif dispatch.workgroups > MAX_WORKGROUPS:
+        problem = f"{dispatch.workgroups} workgroups, the emulator counts to {MAX_WORKGROUPS}; launch a smaller grid"
+    elif dispatch.dynamic_lds_bytes < 0:
+        problem = f"{dispatch.dynamic_lds_bytes} bytes of dynamic LDS; give 0 or more"
     elif lds > LDS_LIMIT_BYTES:
         problem = f"{lds} bytes of LDS, a workgroup has at most {LDS_LIMIT_BYTES}"
     elif lds_fill not in FILLS:

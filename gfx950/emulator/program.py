@@ -61,7 +61,12 @@ class Program:
         self.hazard_texts: list[tuple[int, str]] = []  # wait states needed, what the consumer does
         self._hazards_known: set[str] = set()
         self._lock = threading.Lock()
+        self._addresses = frozenset(index)
         self.handle = create(records, len(self.instructions), ctypes.cast(table, ctypes.c_void_p), len(names))
+
+    def begins_at(self, address: int) -> bool:
+        """Whether an instruction begins at this address of the code object."""
+        return address in self._addresses
 
     @cached_property
     def costs(self) -> list[Cost]:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import struct
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gfx950 import CodeObject, compile_hip
 from gfx950.bundle import BUNDLE_MAGIC
+from gfx950.checks import check
 from gfx950.descriptor import KernelDescriptor
+from gfx950.emulator import RawKernarg, launch
 from gfx950.errors import Gfx950Error, NoSuchKernel, NotACodeObject, SourceMissing, Truncated, WrongTarget
 from gfx950.names import demangle, without_parameters
+from gfx950.report import report
 from gfx950.toolchain import INCLUDE_DIR
-from gfx950.tools import find_tool
+from gfx950.tools import Tool, find_tool
 
 pytestmark = pytest.mark.usefixtures("toolchain")
 
@@ -297,13 +302,19 @@ def test_every_truncation_is_one_clear_error(code, fraction):
     assert "\n" not in str(raised.value)
 
 
-@settings(max_examples=300, deadline=None)
-@given(data=st.data())
-def test_damage_is_survived_or_named(code, data):
-    """Bytes overwritten anywhere: the file loads, or one of this package's errors says why not."""
+def damaged_copy(code: CodeObject, data: st.DataObject) -> bytearray:
+    """The code object with a few bytes overwritten anywhere."""
     damaged = bytearray(code.data)
     for _ in range(data.draw(st.integers(1, 8))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    return damaged
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_damage_is_survived_or_named(code, data):
+    """The file loads, or one of this package's errors says why not."""
+    damaged = damaged_copy(code, data)
     message = ""
     try:
         loaded = CodeObject.load(bytes(damaged))
@@ -312,6 +323,59 @@ def test_damage_is_survived_or_named(code, data):
     except Gfx950Error as error:
         message = str(error)
     assert "\n" not in message
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_damage_to_what_runs_is_survived_or_named(code, data):
+    """The same for everything that follows loading: disassembly, checks, report, emulation."""
+    with contextlib.suppress(Gfx950Error):
+        use(CodeObject.load(bytes(damaged_copy(code, data))))
+
+
+def use(code: CodeObject) -> None:
+    """Everything that is done with a code object."""
+    check(code)
+    report(code)
+    for kernel in code.kernels:
+        args = [np.zeros(256, np.float32) if arg.value_kind == "global_buffer" else bytes(arg.size) for arg in kernel.args]
+        launch(code, kernel.name, grid=1, block=64, args=args, strict=False, budget=5000)
+
+
+@pytest.mark.parametrize("field", [0x20, 0x28])  # p_filesz, p_memsz
+def test_a_segment_of_impossible_size_is_named(code, field):
+    damaged = bytearray(code.data)
+    header = int.from_bytes(damaged[0x20:0x28], "little")
+    for k in range(int.from_bytes(damaged[0x38:0x3A], "little")):
+        at = header + 56 * k + field
+        damaged[at : at + 8] = (1 << 60).to_bytes(8, "little")
+    with pytest.raises((NotACodeObject, Truncated)):
+        load_and_launch(bytes(damaged))
+
+
+def load_and_launch(data: bytes) -> None:
+    code = CodeObject.load(data)
+    launch(code, code.kernels[0].name, grid=1, block=64, args=RawKernarg(bytes(256), {}), strict=False)
+
+
+@pytest.mark.parametrize("distance", [2, 1 << 20, -(1 << 40)])
+def test_a_kernel_that_begins_at_no_instruction_is_named(code, distance):
+    damaged = bytearray(code.data)
+    descriptor = damaged.index(code.read(code.symbols["plain.kd"][0], 64))
+    entry = slice(descriptor + 16, descriptor + 24)  # kernel_code_entry_byte_offset
+    offset = int.from_bytes(damaged[entry], "little", signed=True)
+    damaged[entry] = (offset + distance).to_bytes(8, "little", signed=True)
+    loaded = CodeObject.load(bytes(damaged))
+    check(loaded, "plain")
+    with pytest.raises(NotACodeObject, match=r"plain begins at .* no instruction"):
+        launch(loaded, "plain", grid=1, block=64, args=[np.zeros(64, np.int32)])
+
+
+def test_machine_code_that_the_disassembler_refuses_is_named(code, monkeypatch):
+    refusing = Tool(("sh", "-c", "echo 'section lies' >&2; exit 1"), "22")
+    monkeypatch.setattr("gfx950.disassembly.find_tool", lambda *_: refusing)
+    with pytest.raises(NotACodeObject, match="damaged: llvm-objdump refuses it: section lies"):
+        _ = CodeObject.load(code.data).code
 
 
 def test_damaged_bundles_are_named(code):

@@ -77,6 +77,24 @@ def test_a_bad_file_in_a_folder_does_not_hide_the_others(folder, capsys):
     assert "short.co: truncated" in captured.err
 
 
+def test_only_files_are_looked_at_in_a_folder(folder, capsys):
+    (folder / "really_a_folder.hip").mkdir()
+    assert run("report", folder) == CLEAN
+    assert capsys.readouterr().err == ""
+
+
+def test_a_source_without_kernels_says_so(folder, capsys):
+    (folder / "header.hip").write_text("// nothing\n")
+    assert run("report", folder / "header.hip") == CLEAN
+    assert "header.hip: no kernels" in capsys.readouterr().out
+
+
+def test_a_cache_that_cannot_be_made_is_one_clear_line(folder, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "notes.txt"))
+    assert run("report", folder / "good.hip") == BAD_INPUT
+    assert "set XDG_CACHE_HOME to a folder that can be written" in capsys.readouterr().err
+
+
 def test_disassembly_has_addresses_encodings_and_lines(folder, capsys):
     assert run("disasm", folder / "good.hip") == CLEAN
     out = capsys.readouterr().out
@@ -109,6 +127,7 @@ def test_kernel_selects_one(folder, capsys):
         (["check", "notes.txt"], "not a gfx950 code object"),
         (["check", "empty"], "no kernels below this folder"),
         (["disasm", "cut.hsaco"], "cut.hsaco: truncated"),
+        (["report", "good.hip", "--workgroup-size", "1025"], "1025 work-items in a workgroup, compiled for at most 1024"),
     ],
 )
 def test_bad_input_is_one_clear_line(folder, capsys, monkeypatch, arguments, message):
@@ -144,6 +163,13 @@ def test_run_computes_and_saves(folder, capsys):
     assert np.array_equal(np.load(folder / "after.npz")["arg0"], expected)
 
 
+def test_a_result_that_cannot_be_saved_is_one_clear_line(folder, capsys):
+    (folder / "add.hip").write_text(ADD)
+    arguments = ["--block", "64", *["--arg", "zeros:f32:64"] * 2, "--arg", "60", "--arg", "0.5"]
+    assert run("run", folder / "add.hip", *arguments, "--save", folder / "none" / "after.npz") == BAD_INPUT
+    assert "after.npz: No such file or directory; name a file" in capsys.readouterr().err
+
+
 def test_run_reports_findings_as_json(folder, capsys):
     (folder / "add.hip").write_text(ADD)
     arguments = ["--block", "64", "--arg", "zeros:f32:32", "--arg", "random:f32:64", "--arg", "64", "--arg", "1.0"]
@@ -162,10 +188,19 @@ def test_run_reports_findings_as_json(folder, capsys):
         (["--arg", "nonsense"], "--arg nonsense: write FILE.npy"),
         (["--arg", "none.npy"], "none.npy"),
         (["--grid", "0"], "must be at least 1"),
+        (["--grid", "65536,65536"], "4294967296 workgroups"),
+        (["--arg", "zeros:f32:99999999x99999999"], "more than memory holds"),
+        (["--arg", "random:f32:9999999999x9999999999x9999999999"], "more than memory holds"),
+        (["--arg", "empty.npy"], "--arg empty.npy"),
+        (["--arg", "several.npy"], "holds several arrays"),
     ],
 )
-def test_bad_launches_are_one_clear_line(folder, capsys, arguments, message):
+def test_bad_launches_are_one_clear_line(folder, capsys, monkeypatch, arguments, message):
     (folder / "add.hip").write_text(ADD)
+    (folder / "empty.npy").touch()
+    np.savez(folder / "several.npz", a=1)
+    (folder / "several.npz").rename(folder / "several.npy")
+    monkeypatch.chdir(folder)
     full = arguments if "--arg" in arguments else [*arguments, *["--arg", "zeros:f32:64"] * 2, "--arg", "1", "--arg", "1.0"]
     assert run("run", folder / "add.hip", "--block", "64", *full) == BAD_INPUT
     captured = capsys.readouterr()
@@ -192,7 +227,18 @@ def test_argument_texts_make_numbers(text, value):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["report"], ["explode", "x"], ["report", "x", "--workgroup-size", "many"], ["run", "x", "--block", "a"]]
+    "arguments",
+    [
+        [],
+        ["report"],
+        ["explode", "x"],
+        ["report", "x", "--workgroup-size", "many"],
+        ["report", "x", "--workgroup-size", "0"],
+        ["report", "x", "--dynamic-lds", "-1"],
+        ["run", "x", "--block", "a"],
+        ["run", "x", "--block", "64", "--dynamic-lds", "-1"],
+        ["run", "x", "--block", "64", "--seed", "-1"],
+    ],
 )
 def test_usage_errors_exit_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as stop:
