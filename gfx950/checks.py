@@ -91,8 +91,8 @@ def launch_bounds(subject: Subject) -> Iterator[Finding]:
     kernel = subject.kernel
     limit = vgpr_limit(kernel.max_workgroup_size)
     used = kernel.descriptor.vgpr_count
-    unbounded = kernel.max_workgroup_size == UNBOUNDED_WORKGROUP and used == limit
-    if unbounded or (kernel.vgpr_spill_count and limit < vgpr_limit(WAVE_SIZE)):
+    unbounded = kernel.max_workgroup_size == UNBOUNDED_WORKGROUP
+    if used == limit < vgpr_limit(WAVE_SIZE) and (unbounded or kernel.vgpr_spill_count):
         message = (
             f"workgroups of up to {kernel.max_workgroup_size} work-items cap a lane at {limit} VGPRs, and the kernel is at that"
             f" cap ({used} allocated, {kernel.vgpr_spill_count} spilled); if it runs with fewer, say so with __launch_bounds__"

@@ -24,7 +24,9 @@ def entry_registers(descriptor: KernelDescriptor) -> int:
 
 def entries(descriptor: KernelDescriptor, code: Sequence[Instruction]) -> list[int]:
     """Instructions at which execution may begin."""
-    if not descriptor.kernarg_preload_dwords or not code:
+    if not code:
+        return []
+    if not descriptor.kernarg_preload_dwords:
         return [0]
     start = code[0].address + PRELOAD_FALLBACK_BYTES
     return [0, *(index for index, inst in enumerate(code) if inst.address == start)]
@@ -43,13 +45,31 @@ def undefined_reads(descriptor: KernelDescriptor, code: Sequence[Instruction], f
     packed operations on one element).
     """
     facts = [effects(inst) for inst in code]
+    reloads = _whole_wave_reloads(code)
     written = _written_before(facts, entries(descriptor, code), entry_registers(descriptor), flow)
     for index, before in sorted(written.items()):
         undefined = facts[index].reads & ~before
-        if undefined:
+        if undefined and index not in reloads:
             undefined &= ~_half_undefined(code[index].operands, undefined)
-        if undefined:
-            yield index, undefined
+            if undefined:
+                yield index, undefined
+
+
+def _whole_wave_reloads(code: Sequence[Instruction]) -> set[int]:
+    """Indices of `v_accvgpr_read` between `s_or_saveexec_b64 ..., -1` and the next change of EXEC.
+
+    clang spills SGPRs to lanes of a VGPR, and that VGPR to an AGPR: the first reload comes before any lane is written.
+    """
+    found: set[int] = set()
+    whole = False
+    for index, inst in enumerate(code):
+        if inst.mnemonic == "s_or_saveexec_b64":
+            whole = inst.text.endswith(", -1")
+        elif effects(inst).writes & EXEC:
+            whole = False
+        elif whole and inst.base.startswith("v_accvgpr_read"):
+            found.add(index)
+    return found
 
 
 def _written_before(facts: Sequence[Effects], starts: list[int], at_entry: int, flow: Flow) -> dict[int, int]:

@@ -122,6 +122,24 @@ def test_a_workgroup_size_left_at_1024_is_named_as_the_cap():
     assert findings(body) == []
 
 
+def test_spills_for_another_reason_are_not_blamed_on_the_launch_bounds():
+    """At -O0 everything is spilled, far below the cap."""
+    found = check(
+        compile_hip("__global__ void k(float* x) {\n x[threadIdx.x] = __shfl_xor(x[threadIdx.x], 5); }", flags=["-O0"])
+    )
+    assert [finding.check for finding in found if finding.severity != NOTE] == ["spills"]
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
+def test_a_switch_is_free_of_errors_at_every_optimisation_level(level):
+    """At -O0 clang keeps SGPRs in lanes of a VGPR, and that in an AGPR which it reloads before it has written it."""
+    cases = " ".join(f"case {k}: p[{k}] = r; r *= {k}; break;" for k in range(24))
+    source = (
+        f"__global__ void k(int* p, int v) {{\n int r = threadIdx.x; switch (v) {{ {cases} default: r = -1; }} p[r] = r; }}"
+    )
+    assert [finding for finding in check(compile_hip(source, flags=[level])) if finding.severity == ERROR] == []
+
+
 def test_a_kernel_that_fills_the_registers_its_bounds_leave_is_not_blamed():
     source = '__global__ void __launch_bounds__(512) k() { asm volatile("" ::: "v255"); }\n'
     assert compile_hip(source).kernels[0].descriptor.vgpr_count == 256
