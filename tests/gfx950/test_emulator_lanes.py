@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 from snippets import lanes
 
+from gfx950 import compile_hip
+from gfx950.emulator import launch
+
 LANE = np.arange(64)
 ROW = LANE & ~15
 IN_ROW = LANE & 15
@@ -243,3 +246,16 @@ def test_cmpx_writes_exec_and_a_compare_clears_inactive_bits():
     assert np.array_equal(got[:, 0], np.where((LANE < 20) & active & (LANE < 24), 1, MARK))
     assert set(got[:, 1]) == {0xF}
     assert set(got[:, 2]) == {0x0F00FF & 0xFFFFF}
+
+
+@pytest.mark.parametrize("op_sel_hi", ["[0,1,1]", "[0,0,1]"])
+def test_a_mixed_fma_reads_an_inline_constant_in_the_type_of_its_source(toolchain, op_sel_hi):
+    """1.0 is 0x3c00 where op_sel_hi says f16, 0x3f800000 where it says f32; clang folds constants of either type."""
+    source = f"""
+extern "C" __global__ void k(float* out, float x, int half) {{
+  asm volatile("v_fma_mix_f32 %0, -%1, 1.0, %2 op_sel_hi:{op_sel_hi}" : "=v"(out[threadIdx.x]) : "v"(x), "v"(half));
+}}
+"""
+    out = np.zeros(64, np.float32)
+    launch(compile_hip(source), "k", grid=1, block=64, args=[out, 0.5, 0x4200])  # 3.0 - 0.5
+    assert (out == 2.5).all()

@@ -55,6 +55,7 @@ void prepare_vector_constants(Program& program, Inst& i) {
       words = i.op->dst_words;
     } else if (i.op && n < i.op->src_count) {
       type = i.op->src_type[n], words = i.op->src_words[n];
+      if (type == SrcType::Mix) type = i.modifiers.op_sel_hi >> n & 1 ? SrcType::F16 : SrcType::F32;
     }
     i.constant[k] = constant_lanes(program, expand(o, type), words, wide_type(type));
   }
