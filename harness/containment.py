@@ -135,24 +135,23 @@ def _read_only(path: str) -> list[str]:
 
 def choose(defences: Defences = ALL_ON) -> Containment:
     """The strongest containment that works here."""
-    return next(_ways(defences))
+    return next(ways(defences))
 
 
-def ways(defences: Defences = ALL_ON) -> tuple[Containment, ...]:
-    """Every containment worth trying here, strongest first; the last one has no walls and always works.
+def ways(defences: Defences = ALL_ON) -> Iterator[Containment]:
+    """Every containment worth trying here, strongest first, each probed when it is asked for; the last contains nothing.
 
-    A device driver may not: device memory is shared by process ids in places, which a process namespace changes.
+    A device driver may need it: device memory is shared by process ids in places, which a process namespace changes, and
+    what a driver opens is not known beforehand.
     """
-    return tuple(_ways(defences))
-
-
-def _ways(defences: Defences) -> Iterator[Containment]:
     abi = landlock.abi() if defences.no_peeking and defences.read_only_files and defences.withheld_files else 0
     made = functools.partial(Containment, landlock_abi=abi, seccomp=seccomp.supported(), defences=defences)
     walls: tuple[Wall, ...] = ("bubblewrap", "namespaces") if defences.no_peeking and defences.reaped else ()
     for own_processes in (True, False):
         yield from itertools.islice(filter(works, (made(wall, own_processes) for wall in walls)), 1)
     yield made("none", False)
+    if abi or seccomp.supported():
+        yield made("none", False, landlock_abi=0, seccomp=False)
 
 
 @functools.cache

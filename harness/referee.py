@@ -20,7 +20,7 @@ from harness.assemble import Assembler, failed_case
 from harness.case_run import CaseRun
 from harness.clock import Clock, WallClock
 from harness.compare import compare_cases
-from harness.containment import ALL_ON, Containment, choose, ways
+from harness.containment import ALL_ON, Containment, ways
 from harness.defences import Defences
 from harness.devices import data_limit_bytes, describe_device
 from harness.errors import CallFailed, HarnessError, SubmissionNotLoaded, SubmissionRaised
@@ -73,12 +73,13 @@ class Workers:
         self._started = 0
         self.load_ns: int | None = None
         self.device_ipc = request.device.type == "cuda"
-        self._ways = ways(request.defences) if self.device_ipc else (choose(request.defences),)
+        self._untried = ways(request.defences)
+        self._way = next(self._untried)
 
     @property
     def containment(self) -> Containment:
         """What the present worker is contained by."""
-        return self._ways[0]
+        return self._way
 
     def session(self) -> Session:
         """A live worker with the submission loaded. Raises SubmissionNotLoaded."""
@@ -103,19 +104,29 @@ class Workers:
         return session
 
     def _contained(self) -> Session:
-        """A worker behind the strongest layers that let it share device memory; if none do, it gets copies."""
-        device = self._request.device
-        while device.type == "cuda" and self.device_ipc:
-            with contextlib.suppress(SubmissionNotLoaded):  # its device cannot be used behind these layers
-                session = self._begin(self._ways[0])
-                if _shares_device_memory(session, device):
-                    return session
-                session.close()
-            self.device_ipc = len(self._ways) > 1
-            self._ways = self._ways[1:] or ways(self._request.defences)
-        session = self._begin(self._ways[0])
-        session.device_ipc = False
-        return session
+        """A worker behind the strongest layers that it can start behind and share device memory through; if none let it
+        share, it gets copies. Raises SubmissionNotLoaded if it starts behind none."""
+        while True:
+            try:
+                session = self._begin(self._way)
+            except SubmissionNotLoaded:  # the worker, or its device, cannot be used behind these layers
+                if not self._step_down():
+                    raise
+                continue
+            if not self.device_ipc or _shares_device_memory(session, self._request.device):
+                session.device_ipc = self.device_ipc
+                return session
+            session.close()
+            self._step_down()
+
+    def _step_down(self) -> bool:
+        """Go on to the next weaker layers; after the last ones begin again without shared device memory, if that was asked."""
+        way = next(self._untried, None)
+        if way is None and self.device_ipc:
+            self.device_ipc, self._untried = False, ways(self._request.defences)
+            way = next(self._untried)
+        self._way = way or self._way
+        return way is not None
 
     def _begin(self, containment: Containment) -> Session:
         """A worker with its clock, without the submission."""
