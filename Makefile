@@ -27,6 +27,7 @@ lint: .venv/.test ## ruff, pyright, the layers
 test: .venv/.test toolchain lint ## everything that CI runs
 	$(PY) scripts/bundle.py --check
 	$(PY) scripts/docs_tables.py --check
+	$(PY) scripts/integrity.py --docs --check
 	$(PY) -m pytest -n 2 --dist worksteal -m "not slow and not gpu" $(ARGS)
 
 emulate: .venv/.test toolchain ## every HIP kernel that dispatch can choose, through the emulator
