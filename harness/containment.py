@@ -71,7 +71,8 @@ class Containment:
     def plan(self, folders: Sequence[Path], runtime: Path, build: Path, hidden: Sequence[Path], limits: dict[str, int]) -> Plan:
         """What the jail does for a worker that owns `folders` and imports its harness from `runtime`."""
         on = self.defences
-        read = (*(view.visible(hidden) if on.withheld_files and on.read_only_files else ("/",)), str(runtime))
+        shown = view.visible(hidden) if on.withheld_files and on.read_only_files else ("/", *_below_tmp(view.visible(())))
+        read = (*shown, str(runtime))
         write = (*map(str, folders), *view.gpu_devices()) if on.read_only_files else ("/",)
         return Plan(
             read=read,
@@ -94,6 +95,11 @@ class Containment:
         """The command line of a worker in `folder`, without its descriptor; `plan.info_fd` must be inherited."""
         jail = [sys.executable, "-m", "harness.jail", plan.to_text()]
         return [*_bubblewrap(plan, folder), *jail] if self.wall == "bubblewrap" else jail
+
+
+def _below_tmp(paths: Sequence[str]) -> list[str]:
+    """What a private /tmp would cover."""
+    return [path for path in paths if path.startswith("/tmp/")]
 
 
 def _limits(more: dict[str, int]) -> dict[str, int]:
