@@ -1,8 +1,13 @@
 """What every harness test may rely on."""
 
 import os
+import signal
 
 import pytest
+
+# A shell starts background jobs, and some runners everything, with Ctrl-C ignored; what the tests start inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
