@@ -24,7 +24,8 @@ lint: .venv/.test ## ruff, pyright, the layers
 	$(PY) -m pyright
 	.venv/bin/lint-imports
 
-test: .venv/.test toolchain lint ## everything that CI runs
+test: .venv/.test lint ## everything that CI runs; without the toolchain the tests that need it are skipped
+	-@scripts/toolchain.sh
 	$(PY) scripts/bundle.py --check
 	$(PY) scripts/docs_tables.py --check
 	$(PY) scripts/integrity.py --docs --check

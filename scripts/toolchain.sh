@@ -41,7 +41,7 @@ fi
 
 cat >&2 <<'TEXT'
 toolchain: could not install by itself. Any one of these will do:
-  Debian 12, Ubuntu 24.04 or newer   sudo apt-get install clang-22 lld-22 llvm-22   (or from https://apt.llvm.org)
+  Debian 12, Ubuntu 24.04 or newer   sudo apt-get install clang-22 lld-22 llvm-22   (or LLVM's own packages)
   Fedora                             sudo dnf install clang lld llvm
   Arch                               sudo pacman -S clang lld llvm
   ROCm 7 or newer                    export GFX950_LLVM=/opt/rocm/llvm/bin
