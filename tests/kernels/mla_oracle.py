@@ -68,3 +68,15 @@ def to_gpu(data):
     moved = {name: tuple(part.cuda() for part in value) for name, value in kv_data.items() if name != "bf16"}
     moved["bf16"] = kv_data["bf16"].cuda()
     return q.cuda(), moved, qo_indptr.cuda(), kv_indptr.cuda(), config
+
+
+def assert_steady_state(plan, data):
+    """A call after the first neither allocates device memory nor waits for the device."""
+    plan(data)
+    before = torch.cuda.memory_stats()["allocation.all.allocated"]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        plan(data)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.cuda.memory_stats()["allocation.all.allocated"] == before

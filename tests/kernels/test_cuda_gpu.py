@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from mla_oracle import BF16_REL_L2, make_input, oracle, to_gpu, worst_rel_l2
+from mla_oracle import BF16_REL_L2, assert_steady_state, make_input, oracle, to_gpu, worst_rel_l2
 
 from kernels.cuda_backend import CudaBackend
 from kernels.layout import shape_of
@@ -72,14 +72,7 @@ def test_queries_of_any_size(scale):
 def test_a_steady_state_call_neither_allocates_nor_waits():
     data = to_gpu(make_input([512] * 4))
     plan = BACKEND.plan(data, defaults(data))
-    plan(data)
-    before = torch.cuda.memory_stats()["allocation.all.allocated"]
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        plan(data)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert torch.cuda.memory_stats()["allocation.all.allocated"] == before
+    assert_steady_state(plan, data)
 
 
 def test_two_runs_give_the_same_bits():

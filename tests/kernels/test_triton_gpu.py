@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from mla_oracle import BF16_REL_L2, make_input, oracle, to_gpu, worst_rel_l2
+from mla_oracle import BF16_REL_L2, assert_steady_state, make_input, oracle, to_gpu, worst_rel_l2
 
 from kernels.layout import shape_of
 from kernels.triton_backend import TritonBackend
@@ -30,14 +30,7 @@ def test_agrees_with_the_oracle(kv_format, q_len, heads):
 def test_a_steady_state_call_neither_allocates_nor_waits():
     data = to_gpu(make_input([512] * 4))
     plan = BACKEND.plan(data, BACKEND.default_params(shape_of(data), torch.device("cuda")))
-    plan(data)
-    before = torch.cuda.memory_stats()["allocation.all.allocated"]
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        plan(data)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert torch.cuda.memory_stats()["allocation.all.allocated"] == before
+    assert_steady_state(plan, data)
 
 
 def test_other_boundaries_of_the_same_size():
