@@ -1,0 +1,1 @@
+"""Search over dispatch parameters; writes configs/dispatch.yml."""
