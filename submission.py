@@ -697,13 +697,8 @@ def launcher(
     tail = tuple(constants.values())
     return lambda *args: launch(*args, *tail)
 
-# >>> kernels/hip/traits.hip
-HIP_TRAITS = r"""// Split-KV MLA decode for gfx950, one family of kernels. This file: what an instantiation is, and the geometry of a tile.
-//
-// A workgroup of 4 waves takes 16 * row_blocks query rows of one sequence and one split of its KV. It walks over tiles of
-// `tile` tokens in LDS. Every wave computes the scores of all tokens, transposed (tokens are the rows of the product), so that
-// a lane ends up with the probabilities it needs itself as an operand of the second product; each wave owns 128 of the 512
-// output dims. `column` = lane % 16 is a query row, `group` = lane / 16 selects tokens 4 * group + 0..3 of each 16.
+# >>> kernels/hip/common.hip
+HIP_COMMON = r"""// What all kernels of gfx950 here share: short names, the workgroup of 4 waves, waiting. This file comes first.
 #include <hip/hip_runtime.h>
 
 typedef uint8_t u8;
@@ -726,10 +721,58 @@ typedef __bf16 bf16x8 __attribute__((ext_vector_type(8)));
 #define GLOBAL __attribute__((address_space(1)))
 
 constexpr int kThreads = 256, kWaves = 4;
-constexpr int kQkDim = 576, kVDim = 512, kWaveDims = kVDim / kWaves;
-constexpr int kMxBlock = 32, kMxBlocks = kQkDim / kMxBlock;  // dims that share one E8M0 scale; blocks of a row
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kInfinity = __builtin_huge_valf();
+
+// Where this lane stands.
+struct Lane {
+  int wave, lane, column, group;
+  MEMBER Lane() : wave(__builtin_amdgcn_readfirstlane(threadIdx.x / 64)), lane(threadIdx.x % 64), column(lane % 16), group(lane / 16) {}
+};
+
+template <int kLeft>
+DEVICE void wait_loads() {
+  asm volatile("s_waitcnt vmcnt(%0)" ::"n"(kLeft) : "memory");
+}
+
+// Orders LDS between the waves, and leaves global loads in flight, which __syncthreads() would wait for.
+DEVICE void barrier() {
+  asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory");
+  __builtin_amdgcn_s_barrier();
+  asm volatile("" ::: "memory");
+}
+"""
+
+# >>> kernels/hip/lds_dma.hip
+HIP_LDS_DMA = r"""// From memory into LDS without a stop in registers, 16 bytes a lane. Written as assembly, because for the builtins the compiler
+// would wait for all loads in flight before the next transposing read of LDS; wait_loads() does the waiting. A load must not
+// follow the write of m0 at once.
+DEVICE u32 lds_offset(LDS char* at) { return (u32)(size_t)at; }
+DEVICE void load_to_lds(i32x4 resource, u32 lane_offset, u32 offset, LDS char* to) {
+  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, %3 offen lds"
+               :: "s"(lds_offset(to)), "v"(lane_offset), "s"(resource), "s"(offset) : "memory", "m0");
+}
+DEVICE void load_to_lds(const u8* from, LDS char* to) {
+  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_dwordx4 %1, off" :: "s"(lds_offset(to)), "v"(from) : "memory", "m0");
+}
+
+// Raw buffer of `bytes` bytes: loads beyond its end give zeros.
+DEVICE i32x4 buffer_resource(const u8* base, u32 bytes) {
+  const u64 address = (u64)base;
+  return i32x4{(int)address, (int)(address >> 32) & 0xffff, (int)bytes, 0x27000};
+}
+"""
+
+# >>> kernels/hip/traits.hip
+HIP_TRAITS = r"""// Split-KV MLA decode for gfx950, one family of kernels. This file: what an instantiation is, and the geometry of a tile.
+//
+// A workgroup of 4 waves takes 16 * row_blocks query rows of one sequence and one split of its KV. It walks over tiles of
+// `tile` tokens in LDS. Every wave computes the scores of all tokens, transposed (tokens are the rows of the product), so that
+// a lane ends up with the probabilities it needs itself as an operand of the second product; each wave owns 128 of the 512
+// output dims. `column` = lane % 16 is a query row, `group` = lane / 16 selects tokens 4 * group + 0..3 of each 16.
+
+constexpr int kQkDim = 576, kVDim = 512, kWaveDims = kVDim / kWaves;
+constexpr int kMxBlock = 32, kMxBlocks = kQkDim / kMxBlock;  // dims that share one E8M0 scale; blocks of a row
 
 enum KvFormat { kFp8, kMxfp4, kBf16 };
 
@@ -776,6 +819,9 @@ struct Tile {
   DEVICE u32 place(u32 row, u32 chunk) { return row * kRowBytes + (chunk ^ swizzle(row)) * 16; }
 };
 
+template <Traits T>
+using TileSoftmax = Softmax<Tile<T>::kBlocks, T.fp8_pv ? 6 : 0>;
+
 // Block scales of a tile of mxfp4, twice: for the scores as bytes [token][group][step] of block 4 * step + group, for V as
 // numbers [block][token].
 template <Traits T>
@@ -797,12 +843,6 @@ struct Shared {
   u32 ticket;
 };
 
-// Where this lane stands.
-struct Lane {
-  int wave, lane, column, group;
-  MEMBER Lane() : wave(__builtin_amdgcn_readfirstlane(threadIdx.x / 64)), lane(threadIdx.x % 64), column(lane % 16), group(lane / 16) {}
-};
-
 // The tokens of one sequence, its splits, and its query rows (row = token * heads + head, over all tokens of the batch).
 struct Work {
   int kv_begin, kv_len, row_begin, rows;
@@ -818,40 +858,10 @@ struct Work {
     active_splits = tiles ? (tiles + tiles_per_split - 1) / (u32)tiles_per_split : 0;
   }
 };
-
-template <int kLeft>
-DEVICE void wait_loads() {
-  asm volatile("s_waitcnt vmcnt(%0)" ::"n"(kLeft) : "memory");
-}
-
-// Orders LDS between the waves, and leaves global loads in flight, which __syncthreads() would wait for.
-DEVICE void barrier() {
-  asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory");
-  __builtin_amdgcn_s_barrier();
-  asm volatile("" ::: "memory");
-}
 """
 
 # >>> kernels/hip/load.hip
-HIP_LOAD = r"""// KV rows from memory into LDS, 16 bytes a lane, without a stop in registers. Written as assembly, because for the builtins the
-// compiler would wait for all loads in flight before the next transposing read of LDS; wait_loads() does the waiting. A load
-// must not follow the write of m0 at once.
-DEVICE u32 lds_offset(LDS char* at) { return (u32)(size_t)at; }
-DEVICE void load_to_lds(i32x4 resource, u32 lane_offset, u32 offset, LDS char* to) {
-  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, %3 offen lds"
-               :: "s"(lds_offset(to)), "v"(lane_offset), "s"(resource), "s"(offset) : "memory", "m0");
-}
-DEVICE void load_to_lds(const u8* from, LDS char* to) {
-  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_dwordx4 %1, off" :: "s"(lds_offset(to)), "v"(from) : "memory", "m0");
-}
-
-// Raw buffer of `bytes` bytes: loads beyond its end give zeros.
-DEVICE i32x4 buffer_resource(const u8* base, u32 bytes) {
-  const u64 address = (u64)base;
-  return i32x4{(int)address, (int)(address >> 32) & 0xffff, (int)bytes, 0x27000};
-}
-
-// Loads of this wave for one tile after the other. Rows beyond the end of the split become zeros (contiguous) or repeat the
+HIP_LOAD = r"""// Loads of this wave for one tile after the other. Rows beyond the end of the split become zeros (contiguous) or repeat the
 // split's last row (paged), so that LDS never holds anything that a masked token could turn into NaN.
 template <Traits T>
 struct Loader {
@@ -1219,7 +1229,7 @@ DEVICE void add_remainders(const Keys<T>& keys, LDS const char* tile, const Scal
 HIP_SOFTMAX = r"""// Online softmax in base 2. Every lane of the four groups that share a query row keeps the same reference, so the second product
 // may add up their contributions.
 
-// The sums of one block of query rows. Lane: row `column`; values[d] holds 4 output dims (see Values::dim).
+// The sums of one block of query rows over 128 output dims. Lane: row `column`; values[d] holds 4 of the dims.
 struct Accumulator {
   f32x4 values[8] = {};
   f32x4 total = {};  // of the probabilities as the second product saw them; four times the same number
@@ -1243,12 +1253,12 @@ DEVICE float largest_of_groups(float value) {
   return larger(rows[0], rows[1]);
 }
 
-template <Traits T>
+// Of kBlocks x 16 tokens at a time. Probabilities are 2^(score - shift). The shift follows the largest score, to which it gives
+// the exponent kBias, but only when an exponent exceeds kLimit. As fp8, probabilities stay below 448 and, by a bias, far above
+// the smallest fp8 number.
+template <int kBlocks, int kBias>
 struct Softmax {
-  static constexpr int kBlocks = Tile<T>::kBlocks;
-  // Probabilities are 2^(score - shift). The shift follows the largest score, to which it gives the exponent kBias, but only when
-  // an exponent exceeds kLimit. As fp8, probabilities stay below 448 and, by kBias, far above the smallest fp8 number.
-  static constexpr float kBias = T.fp8_pv ? 6 : 0, kLimit = 8;
+  static constexpr float kLimit = 8;
 
   float to_log2;             // product -> score in base 2
   float shift = 0;
@@ -1559,7 +1569,7 @@ DEVICE void store_row(__bf16* row, const Accumulator& sums, float scale, const L
 
 // index: of the row among all query rows. v_scale: what one unit of V is worth.
 template <Traits T>
-DEVICE void store_result(const Destination& to, u32 index, const Accumulator& sums, const Softmax<T>& softmax, float v_scale, const Lane& at) {
+DEVICE void store_result(const Destination& to, u32 index, const Accumulator& sums, const TileSoftmax<T>& softmax, float v_scale, const Lane& at) {
   const float total = sums.total[0];
   store_row<T>(to.row(index), sums, v_scale / total, at);
   if (!to.whole && at.wave == 0 && at.group == 0) to.lse[(u64)index * to.num_kv_splits + to.split] = softmax.shift + __builtin_amdgcn_logf(total);
@@ -1585,7 +1595,8 @@ DEVICE float wave_sum(float value) {
   return value;
 }
 
-// One wave, one row: lane i weighs split i (so there are at most 64), and each lane adds up 8 dims.
+// One wave, one row: lane i weighs split i (so there are at most 64), and each lane adds up kLaneDims dims.
+template <int kDims>
 DEVICE void combine_row(__bf16* out, const __bf16* partial, const float* lse, u32 row, int num_kv_splits, int active, int lane) {
   const float own = lse[(u64)row * num_kv_splits + min(lane, active - 1)];
   const float weight_log2 = lane < active ? own : -kInfinity;
@@ -1593,28 +1604,21 @@ DEVICE void combine_row(__bf16* out, const __bf16* partial, const float* lse, u3
   // If every score of the row was -infinity, so are all weights, and their differences are NaN like the row itself.
   float weight = __builtin_amdgcn_exp2f(weight_log2 - largest);
   weight /= wave_sum(weight);
-  const bf16x8* from = (const bf16x8*)(partial + (u64)row * num_kv_splits * kVDim) + lane;
-  float sum[8] = {};
+  constexpr int kLaneDims = kDims / 64;
+  typedef __bf16 Part __attribute__((ext_vector_type(kLaneDims)));
+  const Part* from = (const Part*)(partial + (u64)row * num_kv_splits * kDims) + lane;
+  float sum[kLaneDims] = {};
 #pragma unroll 4
   for (int split = 0; split < active; ++split) {
     const float w = __builtin_bit_cast(float, __builtin_amdgcn_readlane(__builtin_bit_cast(int, weight), split));
-    const bf16x8 part = from[split * (kVDim / 8)];
+    const Part part = from[split * 64];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum[i] += w * (float)part[i];
+    for (int i = 0; i < kLaneDims; ++i) sum[i] += w * (float)part[i];
   }
-  bf16x8 result;
+  Part result;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) result[i] = (__bf16)sum[i];
-  ((bf16x8*)(out + (u64)row * kVDim))[lane] = result;
-}
-
-// Second launch. Grid: sequences x groups of 4 rows, a wave each. Sequences that one split held are complete already.
-__global__ void __launch_bounds__(kThreads) mla_combine(__bf16* out, const __bf16* partial, const float* lse, const int* qo_indptr, const int* kv_indptr,
-                                                        int heads, int num_kv_splits, int tile) {
-  const Lane at;
-  const Work work(qo_indptr, kv_indptr, blockIdx.x, heads, num_kv_splits, tile);
-  const int row = blockIdx.y * kWaves + at.wave;
-  if (work.active_splits > 1 && row < work.rows) combine_row(out, partial, lse, work.row_begin + row, num_kv_splits, work.active_splits, at.lane);
+  for (int i = 0; i < kLaneDims; ++i) result[i] = (__bf16)sum[i];
+  ((Part*)(out + (u64)row * kDims))[lane] = result;
 }
 
 // Whether this workgroup is the last of `active` to come here. What it wrote before is visible to the last one, which leaves
@@ -1634,7 +1638,8 @@ DEVICE bool arrives_last(u32* counter, int active, LDS u32* shared_ticket) {
 """
 
 # >>> kernels/hip/decode.hip
-HIP_DECODE = r"""// The kernel: one split of one sequence for 16 * row_blocks query rows.
+HIP_DECODE = r"""// The kernels: one split of one sequence for 16 * row_blocks query rows, and a combine of its own for those that leave it to a
+// second launch.
 
 template <Traits T>
 struct Decoder {
@@ -1651,7 +1656,7 @@ struct Decoder {
   Values<T> values;
   Query query[T.row_blocks];
   bool wide;  // see Fp8Query
-  Softmax<T> softmax[T.row_blocks];
+  TileSoftmax<T> softmax[T.row_blocks];
   Accumulator sums[T.row_blocks];
 
   // Buffers go round; a remainder by 3 would cost more.
@@ -1783,13 +1788,22 @@ __global__ void __launch_bounds__(kThreads, T.waves_per_simd)
   if (T.last_arriver && !to.whole) {
     if (!arrives_last(tickets + sequence * gridDim.z + blockIdx.z, work.active_splits, &shared->ticket)) return;
     for (int row = at.wave; row < min(kRows, work.rows - first_row); row += kWaves)
-      combine_row(out, partial, lse, work.row_begin + first_row + row, num_kv_splits, work.active_splits, at.lane);
+      combine_row<kVDim>(out, partial, lse, work.row_begin + first_row + row, num_kv_splits, work.active_splits, at.lane);
   }
+}
+
+// Second launch. Grid: sequences x groups of 4 rows, a wave each. Sequences that one split held are complete already.
+__global__ void __launch_bounds__(kThreads) mla_combine(__bf16* out, const __bf16* partial, const float* lse, const int* qo_indptr, const int* kv_indptr,
+                                                        int heads, int num_kv_splits, int tile) {
+  const Lane at;
+  const Work work(qo_indptr, kv_indptr, blockIdx.x, heads, num_kv_splits, tile);
+  const int row = blockIdx.y * kWaves + at.wave;
+  if (work.active_splits > 1 && row < work.rows) combine_row<kVDim>(out, partial, lse, work.row_begin + row, num_kv_splits, work.active_splits, at.lane);
 }
 """
 
 # >>> kernels/hip/launch.hip
-HIP_LAUNCH = r"""// Host side: launches on the default queue. MLA_INSTANTIATIONS, one LAUNCH(number, traits) a kernel, is defined before this.
+HIP_LAUNCH = r"""// Host side: launches on the default queue. INSTANTIATIONS, one LAUNCH(number, traits) a kernel, is defined before this.
 
 template <Traits T>
 static const char* launch(const DecodeArguments& a) {
@@ -1812,7 +1826,7 @@ const char* launch_decode(int kernel, const DecodeArguments& arguments) {
 #define LAUNCH(number, ...) \
   case number: return launch<Traits{__VA_ARGS__}>(arguments);
   switch (kernel) {
-    MLA_INSTANTIATIONS
+    INSTANTIATIONS
     default: return "the module has no kernel of this number";
   }
 #undef LAUNCH
@@ -1866,14 +1880,67 @@ void decode(int64_t kernel, const at::Tensor& q, const at::Tensor& kv, const at:
 }
 """
 
+# >>> kernels/hip_module.py
+"""HIP kernels of our own on gfx950 (MI355X): whether they can run here, and compiling them inline."""
+
+# from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+HIP_ARCH = "gfx950"
+
+
+def hip_unavailable(device: torch.device) -> str | None:
+    """Why HIP kernels cannot be compiled and run for tensors on `device`; None if they can."""
+    if device.type != "cuda" or torch.version.hip is None:
+        return f"the HIP kernels need a ROCm GPU and the tensors are on {device.type}"
+    arch = torch.cuda.get_device_properties(device).gcnArchName.split(":")[0]
+    if arch != HIP_ARCH:
+        return f"the HIP kernels are written for {HIP_ARCH} and this GPU is {arch}"
+    missing = [program for program in ("hipcc", "ninja") if shutil.which(program) is None]
+    return f"{' and '.join(missing)} must be on PATH to compile the HIP kernels" if missing else None
+
+
+def cpp_initializer(values: Iterable[Any]) -> str:
+    """What stands between the braces of a struct's initializer; strings are taken as they are."""
+    return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
+
+
+def joined_source(files: Mapping[str, str]) -> str:
+    """Files as one text; lines are blamed on their files."""
+    return "".join(f'#line 1 "{name}"\n{text}' for name, text in files.items())
+
+
+def launch_table(initializers: Iterable[str]) -> str:
+    """The macro that launch.hip expects: LAUNCH(number, initializer of Traits) for each instantiation."""
+    table = " ".join(f"LAUNCH({number}, {each})" for number, each in enumerate(initializers))
+    return f"#define INSTANTIATIONS {table}\n"
+
+
+def compile_hip_module(name: str, declarations: str, binding: str, source: str) -> Any:
+    """A module with the function `decode` of `binding`; torch keeps it on disk under a name that its source decides."""
+    from torch.utils.cpp_extension import load_inline
+
+    return load_inline(
+        name=f"kernelproof_{name}_" + hashlib.sha256((declarations + binding + source).encode()).hexdigest()[:16],
+        cpp_sources=declarations + binding,
+        cuda_sources=source,
+        functions=["decode"],
+        extra_cuda_cflags=["-O3", "-std=c++20", f"--offload-arch={HIP_ARCH}"],
+        with_cuda=True,
+    )
+
 # >>> kernels/hip_backend.py
 """MLA decode with kernels of our own on gfx950 (MI355X): inline compilation, plans, and a cost model for untuned shapes."""
 
 # from __future__ import annotations
 
 import functools
-import hashlib
-import shutil
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -1885,8 +1952,10 @@ import torch
 #     HIP_BINDING,
 #     HIP_BLOCK_SCALES,
 #     HIP_COMBINE,
+#     HIP_COMMON,
 #     HIP_DECODE,
 #     HIP_LAUNCH,
+#     HIP_LDS_DMA,
 #     HIP_LOAD,
 #     HIP_OUTPUT,
 #     HIP_QUERY,
@@ -1896,25 +1965,27 @@ import torch
 #     HIP_TRAITS,
 #     HIP_VALUES,
 # )
+# from kernels.hip_module import HIP_ARCH, compile_hip_module, cpp_initializer, hip_unavailable, joined_source, launch_table
 # from kernels.layout import QK_DIM, V_DIM, Shape, shape_of
 from task import input_t
 
 # One translation unit, in this order.
 HIP_KERNEL_SOURCES = {
+    "common.hip": HIP_COMMON,
+    "lds_dma.hip": HIP_LDS_DMA,
+    "softmax.hip": HIP_SOFTMAX,
+    "combine.hip": HIP_COMBINE,
     "traits.hip": HIP_TRAITS,
     "load.hip": HIP_LOAD,
     "block_scales.hip": HIP_BLOCK_SCALES,
     "query.hip": HIP_QUERY,
     "scores.hip": HIP_SCORES,
     "remainder.hip": HIP_REMAINDER,
-    "softmax.hip": HIP_SOFTMAX,
     "values.hip": HIP_VALUES,
     "output.hip": HIP_OUTPUT,
-    "combine.hip": HIP_COMBINE,
     "decode.hip": HIP_DECODE,
 }
 
-HIP_ARCH = "gfx950"
 HIP_FORMATS = {"fp8": "kFp8", "mxfp4": "kMxfp4", "bf16": "kBf16"}
 HIP_ROW_BYTES = {"fp8": QK_DIM, "mxfp4": QK_DIM // 2 + QK_DIM // 32, "bf16": 2 * QK_DIM}
 HIP_MAX_SPLITS = 64  # what the combine serves
@@ -1943,8 +2014,7 @@ class Traits(NamedTuple):
 
     def initializer(self) -> str:
         """As C++ between the braces of Traits{}."""
-        values = (HIP_FORMATS[self.format], *self[1:])
-        return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
+        return cpp_initializer((HIP_FORMATS[self.format], *self[1:]))
 
 
 def traits_of(params: dict[str, Any]) -> Traits:
@@ -1963,29 +2033,18 @@ def tuned_traits() -> tuple[Traits, ...]:
 
 def device_source() -> str:
     """The kernels as one text; lines are blamed on their files in kernels/hip."""
-    return "".join(f'#line 1 "{name}"\n{text}' for name, text in HIP_KERNEL_SOURCES.items())
+    return joined_source(HIP_KERNEL_SOURCES)
 
 
 def module_source(traits: Iterable[Traits]) -> str:
     """Kernels, launcher, and the table of instantiations."""
-    table = " ".join(f"LAUNCH({number}, {each.initializer()})" for number, each in enumerate(traits))
-    return f'{device_source()}{HIP_ARGUMENTS}#define MLA_INSTANTIATIONS {table}\n#line 1 "launch.hip"\n{HIP_LAUNCH}'
+    table = launch_table(each.initializer() for each in traits)
+    return f'{device_source()}{HIP_ARGUMENTS}{table}{joined_source({"launch.hip": HIP_LAUNCH})}'
 
 
 @functools.cache
 def hip_module(traits: tuple[Traits, ...]) -> Any:
-    """The compiled module; torch keeps it on disk under a name that its source decides."""
-    from torch.utils.cpp_extension import load_inline
-
-    source = module_source(traits)
-    return load_inline(
-        name="kernelproof_mla_" + hashlib.sha256(source.encode()).hexdigest()[:16],
-        cpp_sources=HIP_ARGUMENTS + HIP_BINDING,
-        cuda_sources=source,
-        functions=["decode"],
-        extra_cuda_cflags=["-O3", "-std=c++20", f"--offload-arch={HIP_ARCH}"],
-        with_cuda=True,
-    )
+    return compile_hip_module("mla", HIP_ARGUMENTS, HIP_BINDING, module_source(traits))
 
 
 def kernel_of(traits: Traits) -> tuple[Any, int]:
@@ -2000,13 +2059,7 @@ class HipBackend:
     name = "hip"
 
     def available(self, device: torch.device) -> str | None:
-        if device.type != "cuda" or torch.version.hip is None:
-            return f"the HIP kernels need a ROCm GPU and the tensors are on {device.type}"
-        arch = torch.cuda.get_device_properties(device).gcnArchName.split(":")[0]
-        if arch != HIP_ARCH:
-            return f"the HIP kernels are written for {HIP_ARCH} and this GPU is {arch}"
-        missing = [program for program in ("hipcc", "ninja") if shutil.which(program) is None]
-        return f"{' and '.join(missing)} must be on PATH to compile the HIP kernels" if missing else None
+        return hip_unavailable(device)
 
     def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
         traits = UNTUNED_TRAITS[1 if shape.rows <= 16 else 2]

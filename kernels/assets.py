@@ -13,6 +13,8 @@ CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 DISPATCH_TABLE: dict[str, list[dict[str, Any]]] = yaml.safe_load((CONFIGS / "dispatch.yml").read_text())["amd-mixed-mla"]
 
 HIP = Path(__file__).resolve().parent / "hip"
+HIP_COMMON = (HIP / "common.hip").read_text()
+HIP_LDS_DMA = (HIP / "lds_dma.hip").read_text()
 HIP_TRAITS = (HIP / "traits.hip").read_text()
 HIP_LOAD = (HIP / "load.hip").read_text()
 HIP_BLOCK_SCALES = (HIP / "block_scales.hip").read_text()

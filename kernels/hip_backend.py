@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import shutil
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -16,8 +14,10 @@ from kernels.assets import (
     HIP_BINDING,
     HIP_BLOCK_SCALES,
     HIP_COMBINE,
+    HIP_COMMON,
     HIP_DECODE,
     HIP_LAUNCH,
+    HIP_LDS_DMA,
     HIP_LOAD,
     HIP_OUTPUT,
     HIP_QUERY,
@@ -27,25 +27,27 @@ from kernels.assets import (
     HIP_TRAITS,
     HIP_VALUES,
 )
+from kernels.hip_module import HIP_ARCH, compile_hip_module, cpp_initializer, hip_unavailable, joined_source, launch_table
 from kernels.layout import QK_DIM, V_DIM, Shape, shape_of
 from task import input_t
 
 # One translation unit, in this order.
 HIP_KERNEL_SOURCES = {
+    "common.hip": HIP_COMMON,
+    "lds_dma.hip": HIP_LDS_DMA,
+    "softmax.hip": HIP_SOFTMAX,
+    "combine.hip": HIP_COMBINE,
     "traits.hip": HIP_TRAITS,
     "load.hip": HIP_LOAD,
     "block_scales.hip": HIP_BLOCK_SCALES,
     "query.hip": HIP_QUERY,
     "scores.hip": HIP_SCORES,
     "remainder.hip": HIP_REMAINDER,
-    "softmax.hip": HIP_SOFTMAX,
     "values.hip": HIP_VALUES,
     "output.hip": HIP_OUTPUT,
-    "combine.hip": HIP_COMBINE,
     "decode.hip": HIP_DECODE,
 }
 
-HIP_ARCH = "gfx950"
 HIP_FORMATS = {"fp8": "kFp8", "mxfp4": "kMxfp4", "bf16": "kBf16"}
 HIP_ROW_BYTES = {"fp8": QK_DIM, "mxfp4": QK_DIM // 2 + QK_DIM // 32, "bf16": 2 * QK_DIM}
 HIP_MAX_SPLITS = 64  # what the combine serves
@@ -74,8 +76,7 @@ class Traits(NamedTuple):
 
     def initializer(self) -> str:
         """As C++ between the braces of Traits{}."""
-        values = (HIP_FORMATS[self.format], *self[1:])
-        return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
+        return cpp_initializer((HIP_FORMATS[self.format], *self[1:]))
 
 
 def traits_of(params: dict[str, Any]) -> Traits:
@@ -94,29 +95,18 @@ def tuned_traits() -> tuple[Traits, ...]:
 
 def device_source() -> str:
     """The kernels as one text; lines are blamed on their files in kernels/hip."""
-    return "".join(f'#line 1 "{name}"\n{text}' for name, text in HIP_KERNEL_SOURCES.items())
+    return joined_source(HIP_KERNEL_SOURCES)
 
 
 def module_source(traits: Iterable[Traits]) -> str:
     """Kernels, launcher, and the table of instantiations."""
-    table = " ".join(f"LAUNCH({number}, {each.initializer()})" for number, each in enumerate(traits))
-    return f'{device_source()}{HIP_ARGUMENTS}#define MLA_INSTANTIATIONS {table}\n#line 1 "launch.hip"\n{HIP_LAUNCH}'
+    table = launch_table(each.initializer() for each in traits)
+    return f'{device_source()}{HIP_ARGUMENTS}{table}{joined_source({"launch.hip": HIP_LAUNCH})}'
 
 
 @functools.cache
 def hip_module(traits: tuple[Traits, ...]) -> Any:
-    """The compiled module; torch keeps it on disk under a name that its source decides."""
-    from torch.utils.cpp_extension import load_inline
-
-    source = module_source(traits)
-    return load_inline(
-        name="kernelproof_mla_" + hashlib.sha256(source.encode()).hexdigest()[:16],
-        cpp_sources=HIP_ARGUMENTS + HIP_BINDING,
-        cuda_sources=source,
-        functions=["decode"],
-        extra_cuda_cflags=["-O3", "-std=c++20", f"--offload-arch={HIP_ARCH}"],
-        with_cuda=True,
-    )
+    return compile_hip_module("mla", HIP_ARGUMENTS, HIP_BINDING, module_source(traits))
 
 
 def kernel_of(traits: Traits) -> tuple[Any, int]:
@@ -131,13 +121,7 @@ class HipBackend:
     name = "hip"
 
     def available(self, device: torch.device) -> str | None:
-        if device.type != "cuda" or torch.version.hip is None:
-            return f"the HIP kernels need a ROCm GPU and the tensors are on {device.type}"
-        arch = torch.cuda.get_device_properties(device).gcnArchName.split(":")[0]
-        if arch != HIP_ARCH:
-            return f"the HIP kernels are written for {HIP_ARCH} and this GPU is {arch}"
-        missing = [program for program in ("hipcc", "ninja") if shutil.which(program) is None]
-        return f"{' and '.join(missing)} must be on PATH to compile the HIP kernels" if missing else None
+        return hip_unavailable(device)
 
     def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
         traits = UNTUNED_TRAITS[1 if shape.rows <= 16 else 2]

@@ -24,7 +24,8 @@ sys.path.insert(0, str(ROOT))
 
 import reference  # noqa: E402
 from kernels.dispatch import tuned_entry  # noqa: E402
-from kernels.hip_backend import HIP_ARCH, UNTUNED_TRAITS, Traits, traits_of, tuned_traits  # noqa: E402
+from kernels.hip_backend import UNTUNED_TRAITS, Traits, traits_of, tuned_traits  # noqa: E402
+from kernels.hip_module import HIP_ARCH  # noqa: E402
 from kernels.layout import Shape  # noqa: E402
 from scripts.hip_emulation import Emulation, compile_traits, emulate  # noqa: E402
 

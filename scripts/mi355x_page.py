@@ -12,7 +12,8 @@ from gfx950 import compile_hip
 from gfx950.emulator import Counters, Estimate, Schedule, estimate
 from gfx950.emulator.executor import BufferTraffic
 from kernels.dispatch import tuned_entry
-from kernels.hip_backend import HIP_ARCH, Traits, device_source, tuned_traits
+from kernels.hip_backend import Traits, device_source, tuned_traits
+from kernels.hip_module import HIP_ARCH
 from kernels.layout import Shape
 from reference import bytes_by_format, generate_input
 from scripts.emulate import EMULATED_SEQUENCES, OFFICIAL_SHAPES, VARIANTS, hip_entry

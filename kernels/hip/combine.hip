@@ -11,7 +11,8 @@ DEVICE float wave_sum(float value) {
   return value;
 }
 
-// One wave, one row: lane i weighs split i (so there are at most 64), and each lane adds up 8 dims.
+// One wave, one row: lane i weighs split i (so there are at most 64), and each lane adds up kLaneDims dims.
+template <int kDims>
 DEVICE void combine_row(__bf16* out, const __bf16* partial, const float* lse, u32 row, int num_kv_splits, int active, int lane) {
   const float own = lse[(u64)row * num_kv_splits + min(lane, active - 1)];
   const float weight_log2 = lane < active ? own : -kInfinity;
@@ -19,28 +20,21 @@ DEVICE void combine_row(__bf16* out, const __bf16* partial, const float* lse, u3
   // If every score of the row was -infinity, so are all weights, and their differences are NaN like the row itself.
   float weight = __builtin_amdgcn_exp2f(weight_log2 - largest);
   weight /= wave_sum(weight);
-  const bf16x8* from = (const bf16x8*)(partial + (u64)row * num_kv_splits * kVDim) + lane;
-  float sum[8] = {};
+  constexpr int kLaneDims = kDims / 64;
+  typedef __bf16 Part __attribute__((ext_vector_type(kLaneDims)));
+  const Part* from = (const Part*)(partial + (u64)row * num_kv_splits * kDims) + lane;
+  float sum[kLaneDims] = {};
 #pragma unroll 4
   for (int split = 0; split < active; ++split) {
     const float w = __builtin_bit_cast(float, __builtin_amdgcn_readlane(__builtin_bit_cast(int, weight), split));
-    const bf16x8 part = from[split * (kVDim / 8)];
+    const Part part = from[split * 64];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum[i] += w * (float)part[i];
+    for (int i = 0; i < kLaneDims; ++i) sum[i] += w * (float)part[i];
   }
-  bf16x8 result;
+  Part result;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) result[i] = (__bf16)sum[i];
-  ((bf16x8*)(out + (u64)row * kVDim))[lane] = result;
-}
-
-// Second launch. Grid: sequences x groups of 4 rows, a wave each. Sequences that one split held are complete already.
-__global__ void __launch_bounds__(kThreads) mla_combine(__bf16* out, const __bf16* partial, const float* lse, const int* qo_indptr, const int* kv_indptr,
-                                                        int heads, int num_kv_splits, int tile) {
-  const Lane at;
-  const Work work(qo_indptr, kv_indptr, blockIdx.x, heads, num_kv_splits, tile);
-  const int row = blockIdx.y * kWaves + at.wave;
-  if (work.active_splits > 1 && row < work.rows) combine_row(out, partial, lse, work.row_begin + row, num_kv_splits, work.active_splits, at.lane);
+  for (int i = 0; i < kLaneDims; ++i) result[i] = (__bf16)sum[i];
+  ((Part*)(out + (u64)row * kDims))[lane] = result;
 }
 
 // Whether this workgroup is the last of `active` to come here. What it wrote before is visible to the last one, which leaves

@@ -1,4 +1,5 @@
-// The kernel: one split of one sequence for 16 * row_blocks query rows.
+// The kernels: one split of one sequence for 16 * row_blocks query rows, and a combine of its own for those that leave it to a
+// second launch.
 
 template <Traits T>
 struct Decoder {
@@ -15,7 +16,7 @@ struct Decoder {
   Values<T> values;
   Query query[T.row_blocks];
   bool wide;  // see Fp8Query
-  Softmax<T> softmax[T.row_blocks];
+  TileSoftmax<T> softmax[T.row_blocks];
   Accumulator sums[T.row_blocks];
 
   // Buffers go round; a remainder by 3 would cost more.
@@ -147,6 +148,15 @@ __global__ void __launch_bounds__(kThreads, T.waves_per_simd)
   if (T.last_arriver && !to.whole) {
     if (!arrives_last(tickets + sequence * gridDim.z + blockIdx.z, work.active_splits, &shared->ticket)) return;
     for (int row = at.wave; row < min(kRows, work.rows - first_row); row += kWaves)
-      combine_row(out, partial, lse, work.row_begin + first_row + row, num_kv_splits, work.active_splits, at.lane);
+      combine_row<kVDim>(out, partial, lse, work.row_begin + first_row + row, num_kv_splits, work.active_splits, at.lane);
   }
+}
+
+// Second launch. Grid: sequences x groups of 4 rows, a wave each. Sequences that one split held are complete already.
+__global__ void __launch_bounds__(kThreads) mla_combine(__bf16* out, const __bf16* partial, const float* lse, const int* qo_indptr, const int* kv_indptr,
+                                                        int heads, int num_kv_splits, int tile) {
+  const Lane at;
+  const Work work(qo_indptr, kv_indptr, blockIdx.x, heads, num_kv_splits, tile);
+  const int row = blockIdx.y * kWaves + at.wave;
+  if (work.active_splits > 1 && row < work.rows) combine_row<kVDim>(out, partial, lse, work.row_begin + row, num_kv_splits, work.active_splits, at.lane);
 }

@@ -1,4 +1,4 @@
-// Host side: launches on the default queue. MLA_INSTANTIATIONS, one LAUNCH(number, traits) a kernel, is defined before this.
+// Host side: launches on the default queue. INSTANTIATIONS, one LAUNCH(number, traits) a kernel, is defined before this.
 
 template <Traits T>
 static const char* launch(const DecodeArguments& a) {
@@ -21,7 +21,7 @@ const char* launch_decode(int kernel, const DecodeArguments& arguments) {
 #define LAUNCH(number, ...) \
   case number: return launch<Traits{__VA_ARGS__}>(arguments);
   switch (kernel) {
-    MLA_INSTANTIATIONS
+    INSTANTIATIONS
     default: return "the module has no kernel of this number";
   }
 #undef LAUNCH

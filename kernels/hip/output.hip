@@ -30,7 +30,7 @@ DEVICE void store_row(__bf16* row, const Accumulator& sums, float scale, const L
 
 // index: of the row among all query rows. v_scale: what one unit of V is worth.
 template <Traits T>
-DEVICE void store_result(const Destination& to, u32 index, const Accumulator& sums, const Softmax<T>& softmax, float v_scale, const Lane& at) {
+DEVICE void store_result(const Destination& to, u32 index, const Accumulator& sums, const TileSoftmax<T>& softmax, float v_scale, const Lane& at) {
   const float total = sums.total[0];
   store_row<T>(to.row(index), sums, v_scale / total, at);
   if (!to.whole && at.wave == 0 && at.group == 0) to.lse[(u64)index * to.num_kv_splits + to.split] = softmax.shift + __builtin_amdgcn_logf(total);

@@ -1,7 +1,7 @@
 // Online softmax in base 2. Every lane of the four groups that share a query row keeps the same reference, so the second product
 // may add up their contributions.
 
-// The sums of one block of query rows. Lane: row `column`; values[d] holds 4 output dims (see Values::dim).
+// The sums of one block of query rows over 128 output dims. Lane: row `column`; values[d] holds 4 of the dims.
 struct Accumulator {
   f32x4 values[8] = {};
   f32x4 total = {};  // of the probabilities as the second product saw them; four times the same number
@@ -25,12 +25,12 @@ DEVICE float largest_of_groups(float value) {
   return larger(rows[0], rows[1]);
 }
 
-template <Traits T>
+// Of kBlocks x 16 tokens at a time. Probabilities are 2^(score - shift). The shift follows the largest score, to which it gives
+// the exponent kBias, but only when an exponent exceeds kLimit. As fp8, probabilities stay below 448 and, by a bias, far above
+// the smallest fp8 number.
+template <int kBlocks, int kBias>
 struct Softmax {
-  static constexpr int kBlocks = Tile<T>::kBlocks;
-  // Probabilities are 2^(score - shift). The shift follows the largest score, to which it gives the exponent kBias, but only when
-  // an exponent exceeds kLimit. As fp8, probabilities stay below 448 and, by kBias, far above the smallest fp8 number.
-  static constexpr float kBias = T.fp8_pv ? 6 : 0, kLimit = 8;
+  static constexpr float kLimit = 8;
 
   float to_log2;             // product -> score in base 2
   float shift = 0;

@@ -4,32 +4,9 @@
 // `tile` tokens in LDS. Every wave computes the scores of all tokens, transposed (tokens are the rows of the product), so that
 // a lane ends up with the probabilities it needs itself as an operand of the second product; each wave owns 128 of the 512
 // output dims. `column` = lane % 16 is a query row, `group` = lane / 16 selects tokens 4 * group + 0..3 of each 16.
-#include <hip/hip_runtime.h>
 
-typedef uint8_t u8;
-typedef uint32_t u32;
-typedef uint64_t u64;
-typedef short i16x2 __attribute__((ext_vector_type(2)));
-typedef unsigned short u16x2 __attribute__((ext_vector_type(2)));
-typedef int i32x2 __attribute__((ext_vector_type(2)));
-typedef int i32x4 __attribute__((ext_vector_type(4)));
-typedef int i32x8 __attribute__((ext_vector_type(8)));
-typedef float f32x2 __attribute__((ext_vector_type(2)));
-typedef float f32x4 __attribute__((ext_vector_type(4)));
-typedef __bf16 bf16x2 __attribute__((ext_vector_type(2)));
-typedef __bf16 bf16x4 __attribute__((ext_vector_type(4)));
-typedef __bf16 bf16x8 __attribute__((ext_vector_type(8)));
-
-#define DEVICE static __device__ __forceinline__
-#define MEMBER __device__ __forceinline__
-#define LDS __attribute__((address_space(3)))
-#define GLOBAL __attribute__((address_space(1)))
-
-constexpr int kThreads = 256, kWaves = 4;
 constexpr int kQkDim = 576, kVDim = 512, kWaveDims = kVDim / kWaves;
 constexpr int kMxBlock = 32, kMxBlocks = kQkDim / kMxBlock;  // dims that share one E8M0 scale; blocks of a row
-constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kInfinity = __builtin_huge_valf();
 
 enum KvFormat { kFp8, kMxfp4, kBf16 };
 
@@ -76,6 +53,9 @@ struct Tile {
   DEVICE u32 place(u32 row, u32 chunk) { return row * kRowBytes + (chunk ^ swizzle(row)) * 16; }
 };
 
+template <Traits T>
+using TileSoftmax = Softmax<Tile<T>::kBlocks, T.fp8_pv ? 6 : 0>;
+
 // Block scales of a tile of mxfp4, twice: for the scores as bytes [token][group][step] of block 4 * step + group, for V as
 // numbers [block][token].
 template <Traits T>
@@ -97,12 +77,6 @@ struct Shared {
   u32 ticket;
 };
 
-// Where this lane stands.
-struct Lane {
-  int wave, lane, column, group;
-  MEMBER Lane() : wave(__builtin_amdgcn_readfirstlane(threadIdx.x / 64)), lane(threadIdx.x % 64), column(lane % 16), group(lane / 16) {}
-};
-
 // The tokens of one sequence, its splits, and its query rows (row = token * heads + head, over all tokens of the batch).
 struct Work {
   int kv_begin, kv_len, row_begin, rows;
@@ -118,15 +92,3 @@ struct Work {
     active_splits = tiles ? (tiles + tiles_per_split - 1) / (u32)tiles_per_split : 0;
   }
 };
-
-template <int kLeft>
-DEVICE void wait_loads() {
-  asm volatile("s_waitcnt vmcnt(%0)" ::"n"(kLeft) : "memory");
-}
-
-// Orders LDS between the waves, and leaves global loads in flight, which __syncthreads() would wait for.
-DEVICE void barrier() {
-  asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory");
-  __builtin_amdgcn_s_barrier();
-  asm volatile("" ::: "memory");
-}

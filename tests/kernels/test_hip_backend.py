@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mla_oracle import make_input
 
-from kernels import hip_backend
+from kernels import hip_backend, hip_module
 from kernels.assets import HIP_ARGUMENTS, HIP_BINDING
 from kernels.hip_backend import HIP_MAX_SPLITS, HipBackend, HipPlan, Traits, cost_ns, module_source, traits_of, tuned_traits
 from kernels.layout import Shape
@@ -56,7 +56,7 @@ def test_why_it_is_not_available(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     assert HipBackend().available(torch.device("cuda")) == "the HIP kernels are written for gfx950 and this GPU is gfx942"
     properties.gcnArchName = "gfx950:sramecc+:xnack-"
-    monkeypatch.setattr(hip_backend.shutil, "which", lambda name: None)
+    monkeypatch.setattr(hip_module.shutil, "which", lambda name: None)
     assert "hipcc and ninja must be on PATH" in str(HipBackend().available(torch.device("cuda")))
 
 
