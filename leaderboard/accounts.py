@@ -1,0 +1,101 @@
+"""Users and their tokens. A token is shown once, when it is made; the store keeps its SHA-256."""
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session, joinedload
+
+from leaderboard.errors import BadRequest, NotFound
+from leaderboard.store.columns import utc_now
+from leaderboard.store.models import ROLES, Token, User
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}")
+SHORTEST_TOKEN = 16  # characters; what clients make up themselves is a UUID
+LONGEST_TOKEN = 256
+PREFIX = "kp_"  # so that secret scanners, and people, know a token when they see one
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who a request comes from."""
+
+    user_id: int
+    name: str
+    role: str  # user, runner, admin
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether everything is allowed."""
+        return self.role == "admin"
+
+
+def token_digest(token: str) -> str:
+    """What the store knows of a token. Tokens are random, so that a plain hash cannot be guessed back."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def identify(session: Session, token: str) -> Identity | None:
+    """Whose token this is; None if it is unknown, revoked or expired."""
+    found = session.scalar(select(Token).where(Token.sha256 == token_digest(token)).options(joinedload(Token.user)))
+    if found is None or found.revoked_at or (found.expires_at and found.expires_at <= utc_now()):
+        return None
+    return Identity(found.user_id, found.user.name, found.role)
+
+
+def make_user(session: Session, name: str) -> User:
+    """The user called `name`, new if there is none. Raises BadRequest for a name that cannot be shown safely."""
+    if NAME.fullmatch(name) is None:
+        raise BadRequest(f"the name {name!r} is not 1 to 63 letters, digits, blanks, dots and dashes, a letter or digit first")
+    user = session.scalar(select(User).where(User.name == name))
+    if user is None:
+        user = User(name=name)
+        session.add(user)
+        session.flush()
+    return user
+
+
+def make_token(session: Session, name: str, role: str = "user", lifetime: timedelta | None = None, token: str = "") -> str:
+    """A token of `name` in a role; `token` is one that the client has made up."""
+    if role not in ROLES:
+        raise BadRequest(f"the role {role!r} is unknown; known are {', '.join(ROLES)}")
+    token = token or PREFIX + secrets.token_urlsafe(32)
+    expires_at: datetime | None = utc_now() + lifetime if lifetime else None
+    session.add(Token(user_id=make_user(session, name).id, role=role, sha256=token_digest(token), expires_at=expires_at))
+    session.flush()
+    return token
+
+
+def enrol(session: Session, token: str) -> Identity:
+    """Whose token this is; one never seen makes a new user. For servers where anybody who can connect may submit.
+
+    Raises BadRequest for a token short enough to be guessed, NotFound for one that was revoked or has expired.
+    """
+    if known := identify(session, token):
+        return known
+    if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
+        raise BadRequest(f"a client id has {SHORTEST_TOKEN} to {LONGEST_TOKEN} characters, not {len(token)}; register again")
+    name = f"user-{token_digest(token)[:8]}"
+    try:
+        with session.begin_nested():
+            make_token(session, name, token=token)
+    except IntegrityError:  # enrolled by another request in this moment, or revoked
+        pass
+    if known := identify(session, token):
+        return known
+    raise NotFound("this client id is no longer valid; register again")
+
+
+def revoke(session: Session, name: str) -> int:
+    """End every token of `name`; how many. Raises NotFound."""
+    user = session.scalar(select(User).where(User.name == name))
+    if user is None:
+        raise NotFound(f"no user {name!r}; `python -m leaderboard tokens list` shows them")
+    tokens = session.scalars(select(Token).where(Token.user_id == user.id, Token.revoked_at.is_(None))).all()
+    for token in tokens:
+        token.revoked_at = utc_now()
+    return len(tokens)

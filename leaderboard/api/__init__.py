@@ -1,0 +1,1 @@
+"""The HTTP side: popcorn's calls, the runners' calls, the administrators' calls."""
