@@ -1241,6 +1241,10 @@ struct Accumulator {
   }
 };
 
+// Of 32 tokens, the one that element `index` of 8 in a lane's operand of the second product belongs to: those whose scores the
+// lane has computed.
+DEVICE u32 token_of(int group, int index) { return index < 4 ? 4 * group + index : 12 + 4 * group + index; }
+
 // The larger of two words that are floats. Words as arguments: clang 22 takes __builtin_bit_cast(float, vector[1]) for vector[0].
 DEVICE float larger(u32 a, u32 b) { return fmaxf(__builtin_bit_cast(float, a), __builtin_bit_cast(float, b)); }
 
@@ -1314,8 +1318,6 @@ HIP_VALUES = r"""// V of a tile as operand A (rows = 16 output dims) of the seco
 DEVICE bf16x2 bf16_pair(u32 word, bool high) {
   return high ? __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, true) : __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, false);
 }
-
-DEVICE u32 token_of(int group, int index) { return index < 4 ? 4 * group + index : 12 + 4 * group + index; }
 
 template <Traits T>
 struct Values;
@@ -1537,20 +1539,7 @@ DEVICE void accumulate(const Values<T>& values, const Preloaded<T>& loaded, LDS 
 """
 
 # >>> kernels/hip/output.hip
-HIP_OUTPUT = r"""// What a workgroup leaves behind: final rows where one split holds all of a sequence, else normalised partial rows and the
-// base-2 logarithm of their weight.
-
-struct Destination {
-  __bf16* out;      // [total rows, 512]
-  __bf16* partial;  // [total rows, num_kv_splits, 512]
-  float* lse;       // [total rows, num_kv_splits]
-  int num_kv_splits, split;
-  bool whole;       // this split is the only one of its sequence
-
-  MEMBER __bf16* row(u32 index) const {
-    return whole ? out + (u64)index * kVDim : partial + ((u64)index * num_kv_splits + split) * kVDim;
-  }
-};
+HIP_OUTPUT = r"""// Writing the rows of a workgroup.
 
 template <Traits T>
 DEVICE void store_row(__bf16* row, const Accumulator& sums, float scale, const Lane& at) {
@@ -1569,20 +1558,35 @@ DEVICE void store_row(__bf16* row, const Accumulator& sums, float scale, const L
 
 // index: of the row among all query rows. v_scale: what one unit of V is worth.
 template <Traits T>
-DEVICE void store_result(const Destination& to, u32 index, const Accumulator& sums, const TileSoftmax<T>& softmax, float v_scale, const Lane& at) {
+DEVICE void store_result(const Destination<kVDim>& to, u32 index, const Accumulator& sums, const TileSoftmax<T>& softmax, float v_scale, const Lane& at) {
   const float total = sums.total[0];
   store_row<T>(to.row(index), sums, v_scale / total, at);
   if (!to.whole && at.wave == 0 && at.group == 0) to.lse[(u64)index * to.num_kv_splits + to.split] = softmax.shift + __builtin_amdgcn_logf(total);
 }
-
-// Rows of a sequence without KV.
-DEVICE void store_zeros(__bf16* rows, int count) {
-  for (int i = threadIdx.x; i < count * (kVDim / 8); i += kThreads) ((i32x4*)rows)[i] = i32x4{0, 0, 0, 0};
-}
 """
 
 # >>> kernels/hip/combine.hip
-HIP_COMBINE = r"""// out = sum of the splits' normalised rows, weighted by 2^lse.
+HIP_COMBINE = r"""// What the workgroups of a split KV leave behind, and its combination: out = sum of the splits' normalised rows, weighted by 2^lse.
+
+// Final rows where one split holds all of a sequence, else normalised partial rows and the base-2 logarithm of their weight.
+template <int kDims>
+struct Destination {
+  __bf16* out;      // [total rows, kDims]
+  __bf16* partial;  // [total rows, num_kv_splits, kDims]
+  float* lse;       // [total rows, num_kv_splits]
+  int num_kv_splits, split;
+  bool whole;       // this split is the only one of its sequence
+
+  MEMBER __bf16* row(u32 index) const {
+    return whole ? out + (u64)index * kDims : partial + ((u64)index * num_kv_splits + split) * kDims;
+  }
+};
+
+// Rows without KV.
+template <int kDims>
+DEVICE void store_zeros(__bf16* rows, int count) {
+  for (int i = threadIdx.x; i < count * (kDims / 8); i += kThreads) ((i32x4*)rows)[i] = i32x4{0, 0, 0, 0};
+}
 
 DEVICE float wave_max(float value) {
 #pragma unroll
@@ -1765,7 +1769,7 @@ __global__ void __launch_bounds__(kThreads, T.waves_per_simd)
   const Work work(qo_indptr, kv_indptr, sequence, heads, num_kv_splits, T.tile);
   if (first_row >= work.rows) return;
   if (split >= work.active_splits) {
-    if (split == 0) store_zeros(out + (u64)(work.row_begin + first_row) * kVDim, min(kRows, work.rows - first_row));
+    if (split == 0) store_zeros<kVDim>(out + (u64)(work.row_begin + first_row) * kVDim, min(kRows, work.rows - first_row));
     return;
   }
   const int first = split * work.tiles_per_split * T.tile, end = min(first + work.tiles_per_split * T.tile, work.kv_len);
@@ -1779,7 +1783,7 @@ __global__ void __launch_bounds__(kThreads, T.waves_per_simd)
   decoder.load_query(sm_scale * kLog2E * kv_unit);
   decoder.run();
 
-  const Destination to = {out, partial, lse, num_kv_splits, split, work.active_splits == 1};
+  const Destination<kVDim> to = {out, partial, lse, num_kv_splits, split, work.active_splits == 1};
 #pragma unroll
   for (int r = 0; r < T.row_blocks; ++r) {
     const int row = first_row + 16 * r + at.column;

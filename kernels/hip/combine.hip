@@ -1,4 +1,24 @@
-// out = sum of the splits' normalised rows, weighted by 2^lse.
+// What the workgroups of a split KV leave behind, and its combination: out = sum of the splits' normalised rows, weighted by 2^lse.
+
+// Final rows where one split holds all of a sequence, else normalised partial rows and the base-2 logarithm of their weight.
+template <int kDims>
+struct Destination {
+  __bf16* out;      // [total rows, kDims]
+  __bf16* partial;  // [total rows, num_kv_splits, kDims]
+  float* lse;       // [total rows, num_kv_splits]
+  int num_kv_splits, split;
+  bool whole;       // this split is the only one of its sequence
+
+  MEMBER __bf16* row(u32 index) const {
+    return whole ? out + (u64)index * kDims : partial + ((u64)index * num_kv_splits + split) * kDims;
+  }
+};
+
+// Rows without KV.
+template <int kDims>
+DEVICE void store_zeros(__bf16* rows, int count) {
+  for (int i = threadIdx.x; i < count * (kDims / 8); i += kThreads) ((i32x4*)rows)[i] = i32x4{0, 0, 0, 0};
+}
 
 DEVICE float wave_max(float value) {
 #pragma unroll

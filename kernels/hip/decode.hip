@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads, T.waves_per_simd)
   const Work work(qo_indptr, kv_indptr, sequence, heads, num_kv_splits, T.tile);
   if (first_row >= work.rows) return;
   if (split >= work.active_splits) {
-    if (split == 0) store_zeros(out + (u64)(work.row_begin + first_row) * kVDim, min(kRows, work.rows - first_row));
+    if (split == 0) store_zeros<kVDim>(out + (u64)(work.row_begin + first_row) * kVDim, min(kRows, work.rows - first_row));
     return;
   }
   const int first = split * work.tiles_per_split * T.tile, end = min(first + work.tiles_per_split * T.tile, work.kv_len);
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads, T.waves_per_simd)
   decoder.load_query(sm_scale * kLog2E * kv_unit);
   decoder.run();
 
-  const Destination to = {out, partial, lse, num_kv_splits, split, work.active_splits == 1};
+  const Destination<kVDim> to = {out, partial, lse, num_kv_splits, split, work.active_splits == 1};
 #pragma unroll
   for (int r = 0; r < T.row_blocks; ++r) {
     const int row = first_row + 16 * r + at.column;

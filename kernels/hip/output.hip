@@ -1,17 +1,4 @@
-// What a workgroup leaves behind: final rows where one split holds all of a sequence, else normalised partial rows and the
-// base-2 logarithm of their weight.
-
-struct Destination {
-  __bf16* out;      // [total rows, 512]
-  __bf16* partial;  // [total rows, num_kv_splits, 512]
-  float* lse;       // [total rows, num_kv_splits]
-  int num_kv_splits, split;
-  bool whole;       // this split is the only one of its sequence
-
-  MEMBER __bf16* row(u32 index) const {
-    return whole ? out + (u64)index * kVDim : partial + ((u64)index * num_kv_splits + split) * kVDim;
-  }
-};
+// Writing the rows of a workgroup.
 
 template <Traits T>
 DEVICE void store_row(__bf16* row, const Accumulator& sums, float scale, const Lane& at) {
@@ -30,13 +17,8 @@ DEVICE void store_row(__bf16* row, const Accumulator& sums, float scale, const L
 
 // index: of the row among all query rows. v_scale: what one unit of V is worth.
 template <Traits T>
-DEVICE void store_result(const Destination& to, u32 index, const Accumulator& sums, const TileSoftmax<T>& softmax, float v_scale, const Lane& at) {
+DEVICE void store_result(const Destination<kVDim>& to, u32 index, const Accumulator& sums, const TileSoftmax<T>& softmax, float v_scale, const Lane& at) {
   const float total = sums.total[0];
   store_row<T>(to.row(index), sums, v_scale / total, at);
   if (!to.whole && at.wave == 0 && at.group == 0) to.lse[(u64)index * to.num_kv_splits + to.split] = softmax.shift + __builtin_amdgcn_logf(total);
-}
-
-// Rows of a sequence without KV.
-DEVICE void store_zeros(__bf16* rows, int count) {
-  for (int i = threadIdx.x; i < count * (kVDim / 8); i += kThreads) ((i32x4*)rows)[i] = i32x4{0, 0, 0, 0};
 }

@@ -13,6 +13,10 @@ struct Accumulator {
   }
 };
 
+// Of 32 tokens, the one that element `index` of 8 in a lane's operand of the second product belongs to: those whose scores the
+// lane has computed.
+DEVICE u32 token_of(int group, int index) { return index < 4 ? 4 * group + index : 12 + 4 * group + index; }
+
 // The larger of two words that are floats. Words as arguments: clang 22 takes __builtin_bit_cast(float, vector[1]) for vector[0].
 DEVICE float larger(u32 a, u32 b) { return fmaxf(__builtin_bit_cast(float, a), __builtin_bit_cast(float, b)); }
 

@@ -7,8 +7,6 @@ DEVICE bf16x2 bf16_pair(u32 word, bool high) {
   return high ? __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, true) : __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, false);
 }
 
-DEVICE u32 token_of(int group, int index) { return index < 4 ? 4 * group + index : 12 + 4 * group + index; }
-
 template <Traits T>
 struct Values;
 
