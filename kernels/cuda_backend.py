@@ -1,4 +1,4 @@
-"""MLA decode with kernels of our own on Hopper (sm_90a), fp8 KV: compiled by nvcc, called through ctypes.
+"""MLA decode with kernels of our own on Hopper (sm_90a), fp8 and mxfp4 KV: compiled by nvcc, called through ctypes.
 
 In development: dispatch does not offer it yet (docs/LOG.md)."""
 
@@ -17,8 +17,19 @@ from typing import Any
 
 import torch
 
-from kernels.assets import CUDA_ATTEND, CUDA_COMBINE, CUDA_DECODE, CUDA_FP8, CUDA_LAUNCH, CUDA_PTX, CUDA_QUERY
-from kernels.layout import QK_DIM, V_DIM, Shape, shape_of
+from kernels.assets import (
+    CUDA_ATTEND,
+    CUDA_BLOCK,
+    CUDA_COMBINE,
+    CUDA_DECODE,
+    CUDA_FP4,
+    CUDA_FP8,
+    CUDA_LAUNCH,
+    CUDA_PTX,
+    CUDA_QUERY,
+    CUDA_UNPACK,
+)
+from kernels.layout import V_DIM, Shape, shape_of
 from task import input_t
 
 CUDA_SOURCES = {
@@ -27,16 +38,23 @@ CUDA_SOURCES = {
     "query.cuh": CUDA_QUERY,
     "attend.cuh": CUDA_ATTEND,
     "combine.cuh": CUDA_COMBINE,
+    "block.cuh": CUDA_BLOCK,
     "fp8.cuh": CUDA_FP8,
+    "unpack.cuh": CUDA_UNPACK,
+    "fp4.cuh": CUDA_FP4,
     "launch.cu": CUDA_LAUNCH,
 }
 NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
+# The variants of launch.cu, by their numbers there: KV format, multiplying and unpacking warpgroups, blocks per multiprocessor.
+CUDA_KERNELS = ("fp8_wide", "fp8_narrow", "fp8_paged", "mxfp4_2_2", "mxfp4_3_2", "mxfp4_2_1", "mxfp4_3_1")
 CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
 CUDA_MAX_CLUSTER = 16
 CUDA_MAX_SPLITS = 64
 H200_MULTIPROCESSORS = 132
 MAP_ALIGNMENT = 64
-CUDA_POINTERS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_indptr", "out", "part", "part_ml", "tickets")
+MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
+CUDA_POINTERS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_indptr", "block_table", "out", "part", "part_ml", "tickets")
+CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits")
 
 
 class CudaArgs(ctypes.Structure):
@@ -45,7 +63,7 @@ class CudaArgs(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in CUDA_POINTERS),
         ("sm_scale", ctypes.c_float),
-        *((name, ctypes.c_int) for name in ("rows", "row_blocks", "cluster", "groups", "e8m0_bytes")),
+        *((name, ctypes.c_int) for name in CUDA_INTS),
     )
 
 
@@ -73,7 +91,7 @@ def compile_cuda(folder: Path) -> Path:
         command = [find_nvcc() or "nvcc", *NVCC_OPTIONS, "-o", str(built), str(Path(scratch, "launch.cu"))]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"nvcc could not compile the fp8 kernels:\n{done.stderr[-2000:]}")
+            raise RuntimeError(f"nvcc could not compile the CUDA kernels:\n{done.stderr[-2000:]}")
         built.replace(library)
     return library
 
@@ -85,9 +103,9 @@ def cuda_library(device_index: int) -> ctypes.CDLL:
     library = ctypes.CDLL(str(compile_cuda(cache)))
     if library.mla_args_bytes() != ctypes.sizeof(CudaArgs):
         raise RuntimeError("kernels/cuda_backend.py and decode.cuh disagree about Args")
-    error = library.mla_prepare()
-    if error:
-        raise RuntimeError(f"the fp8 kernels cannot run on cuda:{device_index}: CUDA error {error}")
+    for variant, name in enumerate(CUDA_KERNELS):
+        if error := library.mla_prepare(variant):
+            raise RuntimeError(f"kernel {name} cannot run on cuda:{device_index}: CUDA error {error}")
     return library
 
 
@@ -114,11 +132,11 @@ class CudaBackend:
         multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
         blocks = shape.batch * -(-shape.rows // CUDA_ROWS)
         if 2 * blocks > multiprocessors:  # too many for two splits each
-            return {"narrow": blocks > multiprocessors, "cluster": 1, "groups": 1}
+            return {"kernel": "fp8_narrow" if blocks > multiprocessors else "fp8_wide", "cluster": 1, "groups": 1}
         tiles = max(-(-shape.kv_len // CUDA_TILE), 1)
         sizes = range(1, min(tiles, CUDA_MAX_CLUSTER) + 1)
         cluster = max(size for size in sizes if clusters_at_once(size, multiprocessors) >= blocks)
-        return {"narrow": False, "cluster": cluster, "groups": 1}
+        return {"kernel": "fp8_wide", "cluster": cluster, "groups": 1}
 
     def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
         return CudaPlan(data, params)
@@ -130,11 +148,13 @@ class CudaPlan:
     def __init__(self, data: input_t, params: dict[str, Any]) -> None:
         q, _, _, _, config = data
         shape, device = shape_of(data), q.device
-        cluster, groups = int(params["cluster"]), int(params["groups"])
+        cluster, groups, kernel = int(params["cluster"]), int(params["groups"]), params["kernel"]
         if not 1 <= cluster <= CUDA_MAX_CLUSTER or not 1 <= cluster * groups <= CUDA_MAX_SPLITS:
             limits = f"clusters of 1 to {CUDA_MAX_CLUSTER} splits, at most {CUDA_MAX_SPLITS} splits"
             raise ValueError(f"cluster={cluster}, groups={groups}: {limits}")
-        self.device, self.narrow = device, int(bool(params["narrow"]))
+        if kernel not in CUDA_KERNELS:
+            raise ValueError(f"kernel={kernel!r}: one of {', '.join(CUDA_KERNELS)}")
+        self.device, self.variant, self.mxfp4 = device, CUDA_KERNELS.index(kernel), kernel.startswith("mxfp4")
         with torch.cuda.device(device):
             self.library = cuda_library(device.index or 0)
         row_blocks = -(-shape.rows // CUDA_ROWS)
@@ -159,19 +179,36 @@ class CudaPlan:
         )
         self.args_at = ctypes.byref(self.args)
 
+    def page_through(self, block_table: torch.Tensor, page_size: int) -> None:
+        """For kernel fp8_paged: where the pages of each sequence lie, of a KV cache [pages * page_size, 1, 576].
+
+        `block_table` int32 [batch, pages of the longest sequence]; kv_indptr still says how long the sequences are.
+        Raises ValueError.
+        """
+        if page_size < MIN_PAGE or page_size & (page_size - 1):
+            raise ValueError(f"page_size={page_size}: a power of two, at least {MIN_PAGE} tokens")
+        self.block_table = block_table.contiguous()
+        self.args.block_table, self.args.table_stride = self.block_table.data_ptr(), block_table.shape[1]
+        self.args.page_bits = page_size.bit_length() - 1
+
     def __call__(self, data: input_t) -> torch.Tensor:
         q, kv_data, _, kv_indptr, _ = data
-        kv, kv_scale = kv_data["fp8"]
+        kv, scale = kv_data["mxfp4" if self.mxfp4 else "fp8"]
         q, kv = q.contiguous(), kv.contiguous()
-        args = self.args
-        args.q, args.kv_scale, args.kv_indptr = q.data_ptr(), kv_scale.data_ptr(), kv_indptr.data_ptr()
-        kv_rows = kv.numel() // QK_DIM
+        kv_rows = kv.shape[0]
         if not kv_rows:
             return self.out.zero_()
+        args = self.args
+        args.q, args.kv, args.kv_indptr = q.data_ptr(), kv.data_ptr(), kv_indptr.data_ptr()
+        if self.mxfp4:
+            scale = scale.contiguous()
+            args.kv_e8m0, args.e8m0_stride = scale.data_ptr(), scale.shape[1]
+        else:
+            args.kv_scale = scale.data_ptr()
         with torch.cuda.device(self.device):
             error = self.library.mla_decode(
-                self.narrow, self.maps, ctypes.c_void_p(kv.data_ptr()), ctypes.c_long(kv_rows), self.args_at, self.blocks
+                self.variant, self.maps, ctypes.c_void_p(kv.data_ptr()), ctypes.c_long(kv_rows), self.args_at, self.blocks
             )
         if error:
-            raise RuntimeError(f"the fp8 kernel could not be launched: CUDA error {error}")
+            raise RuntimeError(f"kernel {CUDA_KERNELS[self.variant]} could not be launched: CUDA error {error}")
         return self.out

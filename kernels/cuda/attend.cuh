@@ -1,4 +1,5 @@
-// One 64-token tile: scores, online softmax, output. Shared by every KV format whose tile in shared memory is 8-bit.
+// One 64-token tile: scores, online softmax, output. Shared by the KV formats; a tile in shared memory is 8-bit: e4m3 as in an fp8
+// cache, or e5m2 unpacked from mxfp4, each token's values divided by a power of two of its own (its base).
 #pragma once
 #include "query.cuh"
 
@@ -54,12 +55,23 @@ __device__ __forceinline__ void start_scores(float (&d)[16], uint32_t tile, uint
   wgmma_commit();
 }
 
+// The bases 2^exponent of this lane's two tokens (token, token + 8). Weighing V by them is left to the softmax: with scores s + exponent its
+// running maximum is that of the products, P V needs no further factor, and only the sum of P takes 2^-exponent.
+template <bool E5M2>
+struct Bases {
+  int exponent[2] = {0, 0};
+  __device__ __forceinline__ float factor(int h) const { return __uint_as_float((uint32_t)(127 + exponent[h]) << 23); }
+  __device__ __forceinline__ float inverse(int h) const { return __uint_as_float((uint32_t)(127 - exponent[h]) << 23); }
+};
+
 // Scores in log2 units: s[i] is (token + 8 (i / 4), row i % 4 of the lane's four); tokens at or past `len` get -inf.
-__device__ __forceinline__ void tile_logits(float (&s)[8], const float (&d)[16], const Softmax& x, int token, int len) {
+template <bool E5M2>
+__device__ __forceinline__ void tile_logits(float (&s)[8], const float (&d)[16], const Softmax& x, const Bases<E5M2>& bases, int token, int len) {
 #pragma unroll
   for (int i = 0; i < 8; i++) {
-    const int k = ((i & 3) >> 1) * 4 + (i >> 2) * 2 + (i & 1);
-    s[i] = token + (i >> 2) * 8 < len ? fmaf(d[k + 8], 0.0625f, d[k]) * x.scale[i & 3] : -INFINITY;
+    const int k = ((i & 3) >> 1) * 4 + (i >> 2) * 2 + (i & 1), h = i >> 2;
+    const float score = fmaf(d[k + 8], 0.0625f, d[k]) * x.scale[i & 3];
+    s[i] = token + h * 8 < len ? E5M2 ? fmaf(score, bases.factor(h), (float)bases.exponent[h]) : score : -INFINITY;
   }
 }
 
@@ -109,7 +121,9 @@ __device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], f
 }
 
 // P of the tile goes to shared memory in f16; maximum, sum and acc are updated. Two barriers of the warpgroup if no maximum grew.
-__device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], uint32_t p_addr, float* top, int bar, int warp, int lane) {
+template <bool E5M2>
+__device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], const Bases<E5M2>& bases, uint32_t p_addr, float* top, int bar, int warp,
+                                             int lane) {
   float p[8];
   bool grew = false;
 #pragma unroll
@@ -126,7 +140,7 @@ __device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], ui
     bar_sync(bar, 128);
   }
 #pragma unroll
-  for (int i = 0; i < 8; i++) x.l[i & 3] += p[i];
+  for (int i = 0; i < 8; i++) x.l[i & 3] = E5M2 ? fmaf(p[i], bases.inverse(i >> 2), x.l[i & 3]) : x.l[i & 3] + p[i];
 }
 
 // Rows past the end of the sequence hold whatever follows it (NaN, perhaps), and 0 * NaN is NaN. Each warp clears what it reads.

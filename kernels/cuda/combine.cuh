@@ -13,7 +13,7 @@ constexpr int UNITS = ROWS * 4, UNIT_BYTES = 128 * 2;
 constexpr int OUTBOX_PITCH = D_V * 2 + 32;               // bytes; rows start in different banks
 constexpr int OUTBOX_BYTES = ROWS * OUTBOX_PITCH;
 constexpr int INBOX_BYTES = (UNITS + MAX_CLUSTER) * UNIT_BYTES;   // cluster * ceil(64 / cluster) units
-constexpr int SWAP_BYTES = 2 * 8 * 128 * 16;
+constexpr int swap_bytes(int warpgroups) { return 2 * (warpgroups - 1) * 8 * 128 * 16; }
 constexpr int FINISH_BARRIER = 15;
 
 // Shared memory of the combine; every block of a cluster has the same layout. swap, outbox and inbox overlay the KV stages.
@@ -21,9 +21,8 @@ struct Exchange {
   float2* table;                                         // [MAX_CLUSTER][16] (max, sum) of every block of the cluster
   float2* ml;                                            // [warpgroups][16] (max, sum) of this block's warpgroups
   float* warp_sum;                                       // [warpgroups][4][16]
-  float4* swap;                                          // [2][8][128]
+  float4* swap;                                          // [2 halves][warpgroups - 1][8][128]
   uint8_t *outbox, *inbox;                               // [16][OUTBOX_PITCH]; [cluster][units of a block][256]
-  unsigned* last;
   uint32_t table_full, inbox_full;                       // mbarriers
 };
 
@@ -91,8 +90,9 @@ __device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const
   for (int i = tid; i < a.cluster * ROWS; i += NWG * 128) {
     const int row = i & 15, rank = i >> 4;
     float2 ml = e.ml[row];
-    if (NWG == 2) {
-      const float2 other = e.ml[16 + row];
+#pragma unroll
+    for (int wg = 1; wg < NWG; wg++) {
+      const float2 other = e.ml[wg * ROWS + row];
       const float common = fmaxf(ml.x, other.x);
       ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
     }
@@ -125,19 +125,29 @@ __device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, 
   }
 }
 
-// Rows lane / 4 + 8 k of one warpgroup to the other through shared memory.
-__device__ __forceinline__ void give_rows(const Exchange& e, const Softmax& x, int k, int lane_of_wg) {
-#pragma unroll
-  for (int c = 0; c < 8; c++) e.swap[(k * 8 + c) * 128 + lane_of_wg] = acc_float4(x, c, k);
+// Row half k (rows lane / 4 + 8 k) is gathered by warpgroup k: what another warpgroup gives it, through shared memory.
+template <int NWG>
+__device__ __forceinline__ float4* swap_slot(const Exchange& e, int k, int giver, int lane_of_wg) {
+  return e.swap + (k * (NWG - 1) + giver - (giver > k)) * 8 * 128 + lane_of_wg;
 }
+template <int NWG>
+__device__ __forceinline__ void give_rows(const Exchange& e, const Softmax& x, int k, int wg, int lane_of_wg) {
+#pragma unroll
+  for (int c = 0; c < 8; c++) swap_slot<NWG>(e, k, wg, lane_of_wg)[c * 128] = acc_float4(x, c, k);
+}
+template <int NWG>
 __device__ __forceinline__ void take_rows(const Exchange& e, Softmax& x, int k, int lane_of_wg) {
 #pragma unroll
-  for (int c = 0; c < 8; c++) {
-    const float4 y = e.swap[(k * 8 + c) * 128 + lane_of_wg];
-    x.acc[2 * c][2 * k] += y.x;
-    x.acc[2 * c + 1][2 * k] += y.y;
-    x.acc[2 * c][2 * k + 1] += y.z;
-    x.acc[2 * c + 1][2 * k + 1] += y.w;
+  for (int giver = 0; giver < NWG; giver++) {
+    if (giver == k) continue;
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+      const float4 y = swap_slot<NWG>(e, k, giver, lane_of_wg)[c * 128];
+      x.acc[2 * c][2 * k] += y.x;
+      x.acc[2 * c + 1][2 * k] += y.y;
+      x.acc[2 * c][2 * k + 1] += y.z;
+      x.acc[2 * c + 1][2 * k + 1] += y.w;
+    }
   }
 }
 
@@ -186,14 +196,12 @@ __device__ __forceinline__ float4 sum_inbox(const Args& a, const Exchange& e, co
 
 // The groups of a sequence: every block has written its share; the last of `groups` to arrive combines them.
 template <int NWG>
-__device__ __forceinline__ void combine_groups(const Args& a, const Work& w, const Exchange& e, const Share& mine, float v_scale, int tid) {
+__device__ __forceinline__ void combine_groups(const Args& a, const Work& w, const Share& mine, float v_scale, int tid) {
   constexpr int N = NWG * 128;
   __threadfence();
   bar_sync(FINISH_BARRIER, N);
   unsigned* ticket = a.tickets + (size_t)w.block * MAX_CLUSTER + w.rank;
-  if (tid == 0) *e.last = atomicAdd(ticket, 1u) == (unsigned)a.groups - 1;
-  bar_sync(FINISH_BARRIER, N);
-  if (!*e.last) return;
+  if (!bar_or(FINISH_BARRIER, N, tid == 0 && atomicAdd(ticket, 1u) == (unsigned)a.groups - 1)) return;
   __threadfence();
   if (tid == 0) *ticket = 0;                             // for the next launch
   for (int i = mine.first * 32 + tid; i < mine.end * 32; i += N) {
@@ -220,19 +228,15 @@ template <int NWG>
 __device__ __forceinline__ void finish(const Args& a, const Work& w, const Exchange& e, Softmax& x, float v_scale, int wg, int warp, int lane) {
   constexpr int N = NWG * 128;
   const int tid = wg * 128 + warp * 32 + lane;
-  STAMP(8);
   reduce_sums(e, x, wg, warp, lane);
   bar_sync(FINISH_BARRIER, N);                           // nobody of this block reads a KV stage any more
   cluster_wait();                                        // all blocks of the cluster have started
   publish_sums<NWG>(a, w, e, tid);
-  STAMP(9);
   mbar_wait(e.table_full, 0);                            // nobody of the cluster reads a KV stage any more
-  STAMP(10);
 
   float factor[2];
   float2 total[2];
   final_factors(a, e, wg, lane, factor, total);
-  STAMP(14);
 #pragma unroll
   for (int c = 0; c < 16; c++)
 #pragma unroll
@@ -240,39 +244,37 @@ __device__ __forceinline__ void finish(const Args& a, const Work& w, const Excha
   if (NWG == 1) {
     deliver_rows(a, w, e, x, v_scale, 0, warp, lane);
     deliver_rows(a, w, e, x, v_scale, 1, warp, lane);
-  } else if (wg == 0) {                                  // warpgroup k gathers rows 8 k .. 8 k + 7
-    give_rows(e, x, 1, tid & 127);
+  } else if (wg == 0) {
+    give_rows<NWG>(e, x, 1, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
-    take_rows(e, x, 0, tid & 127);
+    take_rows<NWG>(e, x, 0, tid & 127);
     deliver_rows(a, w, e, x, v_scale, 0, warp, lane);
-  } else {
-    give_rows(e, x, 0, tid & 127);
+  } else if (wg == 1) {
+    give_rows<NWG>(e, x, 0, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
-    take_rows(e, x, 1, tid & 127);
+    take_rows<NWG>(e, x, 1, tid & 127);
     deliver_rows(a, w, e, x, v_scale, 1, warp, lane);
+  } else {
+    give_rows<NWG>(e, x, 0, wg, tid & 127);
+    give_rows<NWG>(e, x, 1, wg, tid & 127);
+    bar_sync(FINISH_BARRIER, N);
   }
-  STAMP(15);
   const Share mine(w.rank, a.cluster);
-  STAMP(16);
   if (a.cluster > 1) {
     fence_async_proxy();
-    STAMP(17);
     bar_sync(FINISH_BARRIER, N);
-    STAMP(18);
-    constexpr int ROWS_PER_WARP = ROWS / (NWG * 4);      // each copy takes its warp some 70 cycles
-    if (lane < ROWS_PER_WARP) send_row(a, w, e, (wg * 4 + warp) * ROWS_PER_WARP + lane);
+    const int row = lane * NWG * 4 + wg * 4 + warp;      // each copy takes its warp some 70 cycles: spread them
+    if (row < ROWS) send_row(a, w, e, row);
     __syncwarp();
-    STAMP(11);
     mbar_wait(e.inbox_full, 0);
-    STAMP(12);
     cluster_arrive();
     for (int i = mine.first * 32 + tid; i < mine.end * 32; i += N) {
-      const int unit = i >> 5, piece = i & 31, row = unit >> 2, dim = (unit & 3) * 128 + piece * 4;
+      const int unit = i >> 5, piece = i & 31, out_row = unit >> 2, dim = (unit & 3) * 128 + piece * 4;
       const float4 o = sum_inbox(a, e, mine, unit - mine.first, piece);
       if (a.groups == 1)
-        store_out(a, w, row, dim, o, v_scale);
+        store_out(a, w, out_row, dim, o, v_scale);
       else
-        __stcg(part_of(a, w.block, w.group, row, dim), o);
+        __stcg(part_of(a, w.block, w.group, out_row, dim), o);
     }
   }
   if (a.groups > 1) {
@@ -280,8 +282,7 @@ __device__ __forceinline__ void finish(const Args& a, const Work& w, const Excha
     if (wg == 0 && warp == 0 && (lane & 3) == 0)
 #pragma unroll
       for (int k = 0; k < 2; k++) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + k * 8 + (lane >> 2)] = total[k];
-    combine_groups<NWG>(a, w, e, mine, v_scale, tid);
+    combine_groups<NWG>(a, w, mine, v_scale, tid);
   }
-  STAMP(13);
   if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read
 }

@@ -19,6 +19,7 @@ struct Args {
   const uint8_t* kv;           // [total_kv, 288], mxfp4 only
   const uint8_t* kv_e8m0;      // [total_kv, e8m0_stride], mxfp4 only
   const int* kv_indptr;        // [batch + 1]
+  const int* block_table;      // paged: [batch, table_stride] physical pages of 2^page_bits tokens
   __nv_bfloat16* out;          // [batch * rows, 512]
   float4* part;                // [blocks, groups, 16, 128] normalised partial outputs, groups > 1 only
   float2* part_ml;             // [blocks, groups, 16] (max in log2 units, sum)
@@ -27,6 +28,7 @@ struct Args {
   int rows, row_blocks;        // query rows of a sequence (query tokens * heads); blocks of 16 that they make
   int cluster, groups;         // splits of a sequence = cluster * groups
   int e8m0_stride;             // bytes
+  int table_stride, page_bits; // paged only
 };
 
 struct Work {
@@ -55,21 +57,3 @@ struct Work {
     tiles = all * (split + 1) / splits - tile0;
   }
 };
-
-// Development aid (-DMLA_STAMPS): clocks of block 0 at named points, and per block {SM, start, first KV, loop end, end} in ns.
-#ifdef MLA_STAMPS
-__device__ long long stamps[96], block_times[4096][5];
-__device__ __forceinline__ void stamp(int i) {
-  if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && (threadIdx.x & 127) == 0) stamps[i + 24 * (threadIdx.x >> 7)] = clock64();
-  const int slot = i == 0 ? 1 : i == 4 ? 2 : i == 8 ? 3 : i == 13 ? 4 : 0, block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-  if (slot && threadIdx.x == 0 && block < 4096) {
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(block_times[block][slot]));
-    unsigned sm;
-    asm volatile("mov.u32 %0, %smid;" : "=r"(sm));
-    block_times[block][0] = sm;
-  }
-}
-#define STAMP(i) stamp(i)
-#else
-#define STAMP(i)
-#endif

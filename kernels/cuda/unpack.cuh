@@ -1,4 +1,5 @@
-// mxfp4 rows (packed E2M1, one E8M0 scale per 32 dims) to an e5m2 tile with the block scales folded in.
+// mxfp4 rows (packed E2M1, one E8M0 scale per 32 dims) to an e5m2 tile. A token's block scales are folded in as far as they are below its
+// largest, the token's base; blocks more than 2^26 below it are raised to that, which no sum notices.
 //
 // A chunk is 16 packed bytes: 32 dims and one scale.
 #pragma once
@@ -19,7 +20,10 @@ __device__ __forceinline__ void nibbles_to_e5m2(uint32_t& lo, uint32_t& hi, uint
 }
 
 constexpr int PACKED_ROWS = TILE * ROW_BYTES4;
-constexpr int PACKED_BYTES = 20480;                      // then TILE scale rows of at most 24 bytes, from an address rounded down to 16
+constexpr int PACKED_BYTES = 19984;                      // then TILE scale rows of at most 24 bytes, from an address rounded down to 16
+// A base puts the token's largest scale at 2^13, where 6 times it still is an e5m2. Bases stay within factors that fp32 holds as the sum of P
+// grows; only tokens whose largest scale is below 2^-87 are then not rebased in full.
+constexpr int LARGEST_E8M0 = 127 + 13, SMALLEST_E8M0 = 127 - 13, SMALLEST_BASE = -100;
 
 // Starts the copies of `rows` packed rows and their scales to a stage of PACKED_BYTES.
 __device__ __forceinline__ void load_packed(uint32_t stage, const uint8_t* kv, const uint8_t* e8m0, int stride, int rows, uint32_t bar) {
@@ -33,42 +37,52 @@ __device__ __forceinline__ void load_packed(uint32_t stage, const uint8_t* kv, c
 // thread takes first depends on the row, so that eight neighbouring lanes load from and store to different banks.
 struct HalfRow {
   static constexpr int CHUNKS = 9;                       // 2 b + j: of box b; 8: of the rope dims
-  uint32_t x[CHUNKS][4], e[CHUNKS];
+  uint32_t packed;                                       // address of the row
+  int row, half, base;
+  uint32_t e[CHUNKS];                                    // E8M0 of each chunk, over the base
 
-  static __device__ __forceinline__ int chunk_in_box(int tid, int j) { return (tid & 1) + 2 * (j ^ ((tid >> 2) & 1)); }
+  __device__ __forceinline__ int chunk_in_box(int j) const { return half + 2 * (j ^ ((row >> 1) & 1)); }
+  __device__ __forceinline__ int chunk(int i) const { return i == CHUNKS - 1 ? 16 + half : chunk_in_box(i & 1) + (i >> 1) * 4; }
 
   // Stage of load_packed; `skipped` as there; `rows` how many rows it holds: past them the last one is repeated, its weight will be zero.
-  __device__ __forceinline__ void load(uint32_t stage, uint32_t skipped, int stride, int rows, int tid) {
-    const int row = min(tid >> 1, rows - 1);
-    const uint32_t kv = stage + row * ROW_BYTES4, scales = stage + PACKED_ROWS + skipped + row * stride;
+  __device__ __forceinline__ HalfRow(uint32_t stage, uint32_t skipped, int stride, int rows, int tid) : row(tid >> 1), half(tid & 1) {
+    const int stored = min(row, rows - 1);
+    packed = stage + stored * ROW_BYTES4;
+    const uint32_t scales = stage + PACKED_ROWS + skipped + stored * stride;
+    uint32_t largest = 0;
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
-      const int chunk = i == CHUNKS - 1 ? 16 + (tid & 1) : chunk_in_box(tid, i & 1) + (i >> 1) * 4;
-      asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[i][0]), "=r"(x[i][1]), "=r"(x[i][2]), "=r"(x[i][3]) : "r"(kv + chunk * 16));
-      asm volatile("ld.shared.u8 %0, [%1];" : "=r"(e[i]) : "r"(scales + chunk));
+      asm volatile("ld.shared.u8 %0, [%1];" : "=r"(e[i]) : "r"(scales + chunk(i)));
+      largest = max(largest, e[i]);
     }
+    largest = max(largest, __shfl_xor_sync(~0u, largest, 1));
+    base = max((int)largest - LARGEST_E8M0, SMALLEST_BASE);
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) e[i] = (uint32_t)max((int)e[i] - base, SMALLEST_E8M0);
   }
 
-  __device__ __forceinline__ void unpack(uint32_t tile, int tid) const {
-    const int row = tid >> 1;
-    // Of chunk i, its first or second 16 unpacked bytes (k): at[i % 2][k] + i / 2 boxes, the rope's at rope[k].
-    uint32_t at[2][2], rope[2];
+  template <int FIRST, int COUNT>
+  __device__ __forceinline__ void load(uint32_t (&x)[COUNT][4]) const {
 #pragma unroll
-    for (int k = 0; k < 2; k++) {
+    for (int i = 0; i < COUNT; i++)
+      asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(x[i][0]), "=r"(x[i][1]), "=r"(x[i][2]), "=r"(x[i][3])
+                   : "r"(packed + chunk(FIRST + i) * 16));
+  }
+
+  template <int FIRST, int COUNT>
+  __device__ __forceinline__ void unpack(uint32_t tile, const uint32_t (&x)[COUNT][4]) const {
 #pragma unroll
-      for (int j = 0; j < 2; j++) at[j][k] = tile + row * 128 + (((chunk_in_box(tid, j) * 2 + k) ^ (row & 7)) << 4);
-      rope[k] = tile + 4 * BOX + row * 64 + ((((tid & 1) * 2 + k) ^ ((row >> 1) & 3)) << 4);
-    }
-#pragma unroll
-    for (int i = 0; i < CHUNKS; i++) {
-      const uint32_t s = min(max(e[i], 114u), 140u), t0 = s * 0x04040400u + (0x3E3C3800u - 127 * 0x04040400u);
-      const uint32_t t1 = s * 0x04040404u + (0x46444240u - 127 * 0x04040404u);
+    for (int n = 0; n < COUNT; n++) {
+      const int i = FIRST + n;
+      const uint32_t t0 = e[i] * 0x04040400u + (0x3E3C3800u - 127 * 0x04040400u), t1 = e[i] * 0x04040404u + (0x46444240u - 127 * 0x04040404u);
 #pragma unroll
       for (int k = 0; k < 2; k++) {
         uint32_t o[4];
-        nibbles_to_e5m2(o[0], o[1], x[i][2 * k], t0, t1);
-        nibbles_to_e5m2(o[2], o[3], x[i][2 * k + 1], t0, t1);
-        const uint32_t dst = i == CHUNKS - 1 ? rope[k] : at[i & 1][k] + (i >> 1) * BOX;
+        nibbles_to_e5m2(o[0], o[1], x[n][2 * k], t0, t1);
+        nibbles_to_e5m2(o[2], o[3], x[n][2 * k + 1], t0, t1);
+        const uint32_t dst = i == CHUNKS - 1 ? tile + 4 * BOX + row * 64 + (((half * 2 + k) ^ ((row >> 1) & 3)) << 4)
+                                             : tile + (i >> 1) * BOX + row * 128 + (((chunk_in_box(i & 1) * 2 + k) ^ (row & 7)) << 4);
         asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(dst), "r"(o[0]), "r"(o[1]), "r"(o[2]), "r"(o[3]) : "memory");
       }
     }

@@ -6,7 +6,7 @@ import pytest
 import torch
 from mla_oracle import BF16_REL_L2, assert_steady_state, make_input, oracle, to_gpu, worst_rel_l2
 
-from kernels.cuda_backend import CudaBackend
+from kernels.cuda_backend import CUDA_KERNELS, CudaBackend
 from kernels.layout import shape_of
 
 BACKEND = CudaBackend()
@@ -14,6 +14,8 @@ REASON = BACKEND.available(torch.device("cuda", 0)) if torch.cuda.is_available()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
 # Scores come from fp8 wgmma, whose accumulator is shorter than fp32: 6e-3 is the worst row seen on the official shapes.
 CUDA_REL_L2 = 4 * BF16_REL_L2
+KERNELS = [name for name in CUDA_KERNELS if name != "fp8_paged"]
+MXFP4_KERNELS = [name for name in KERNELS if name.startswith("mxfp4")]
 SPLITS = [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (16, 1), (16, 4)]
 
 
@@ -23,7 +25,7 @@ def defaults(data):
 
 def assert_right(data, on_gpu, params):
     plan = BACKEND.plan(on_gpu, params)
-    expected = oracle(data, "fp8")
+    expected = oracle(data, "mxfp4" if plan.mxfp4 else "fp8")
     for _ in range(2):  # the second call finds what the first one left behind
         plan.out.fill_(float("nan"))
         plan.part.fill_(float("nan"))
@@ -31,24 +33,35 @@ def assert_right(data, on_gpu, params):
     assert plan.tickets.count_nonzero() == 0
 
 
-@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("q_len", "heads"), [(1, 16), (2, 16), (4, 16), (3, 32), (1, 128), (1, 5), (3, 7)])
-def test_agrees_with_the_oracle(narrow, q_len, heads):
+def test_agrees_with_the_oracle(kernel, q_len, heads):
     data = make_input([1000, 33, 1, 0, 64, 65, 2048, 129], q_len, heads)
     on_gpu = to_gpu(data)
     for cluster, groups in SPLITS:
-        assert_right(data, on_gpu, {"narrow": narrow, "cluster": cluster, "groups": groups})
+        assert_right(data, on_gpu, {"kernel": kernel, "cluster": cluster, "groups": groups})
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_random_shapes(seed):
-    draw = random.Random(seed)
+def check_random_shape(draw):
     lengths = [draw.choice([0, 1, draw.randint(2, 130), draw.randint(1, 3000)]) for _ in range(draw.randint(1, 9))]
     data = make_input(lengths if any(lengths) else [1], draw.randint(1, 4), draw.choice([1, 8, 16, 24, 32]))
     on_gpu = to_gpu(data)
     cluster, groups = draw.choice(SPLITS)
-    assert_right(data, on_gpu, {"narrow": draw.random() < 0.5, "cluster": cluster, "groups": groups})
+    assert_right(data, on_gpu, {"kernel": draw.choice(KERNELS), "cluster": cluster, "groups": groups})
     assert_right(data, on_gpu, defaults(on_gpu))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_shapes(seed):
+    check_random_shape(random.Random(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", range(8))
+def test_thousands_of_random_shapes(share):
+    draw = random.Random(1000 + share)
+    for _ in range(250):
+        check_random_shape(draw)
 
 
 def test_nan_beyond_a_sequence_stays_there():
@@ -56,17 +69,56 @@ def test_nan_beyond_a_sequence_stays_there():
     on_gpu = to_gpu(data)
     fp8 = on_gpu[1]["fp8"][0].view(torch.uint8)
     fp8[70:73] = 0x7F  # NaN: the second sequence, which lies in the first one's last tile
-    out = BACKEND.plan(on_gpu, {"narrow": False, "cluster": 1, "groups": 1})(on_gpu)
+    out = BACKEND.plan(on_gpu, {"kernel": "fp8_wide", "cluster": 1, "groups": 1})(on_gpu)
     assert out[0].isfinite().all()
     assert out[1].isnan().all()
     assert out[2].isfinite().all()
+
+
+@pytest.mark.parametrize("kernel", MXFP4_KERNELS)
+def test_block_scales_of_any_size(kernel):
+    """Of tokens up to 2^80 apart, and within a token as far apart as matters."""
+    data = make_input([300, 70, 1])
+    scales = data[1]["mxfp4"][1].view(torch.uint8)
+    draw = torch.Generator().manual_seed(1)
+    across = torch.randint(-40, 40, (371, 1), generator=draw)
+    within = torch.randint(-20, 1, (371, 18), generator=draw)
+    scales[:371, :18] = (scales[:371, :18].int() + across + within).clamp(1, 254).to(torch.uint8)
+    q = data[0] * 2.0**-40  # scores stay of order one
+    assert_right((q, *data[1:]), to_gpu((q, *data[1:])), {"kernel": kernel, "cluster": 3, "groups": 1})
+
+
+@pytest.mark.parametrize("page_size", [8, 16, 64, 256])
+def test_pages_anywhere(page_size):
+    """Unused pages and the rest of a sequence's last one hold NaN."""
+    lengths = [1000, 1, 0, 64, 333]
+    data = make_input(lengths, 2, 16)
+    pages_each = -(-max(lengths) // page_size)
+    shuffled = torch.randperm(2 * len(lengths) * pages_each, generator=torch.Generator().manual_seed(0))
+    table = shuffled[: len(lengths) * pages_each].view(len(lengths), pages_each).int()
+    rows = torch.full((len(shuffled) * page_size, 1, 576), 0x7F, dtype=torch.uint8)
+    fp8, scale = data[1]["fp8"]
+    for sequence, first in enumerate(data[3][:-1].tolist()):
+        for token in range(lengths[sequence]):
+            rows[table[sequence, token // page_size] * page_size + token % page_size] = fp8.view(torch.uint8)[first + token]
+    paged = to_gpu((data[0], {**data[1], "fp8": (rows.view(fp8.dtype), scale)}, *data[2:]))
+    plan = BACKEND.plan(paged, {"kernel": "fp8_paged", "cluster": 3, "groups": 2})
+    plan.page_through(table.cuda(), page_size)
+    assert worst_rel_l2(plan(paged).cpu(), oracle(data, "fp8")) < CUDA_REL_L2
+
+
+def test_a_page_size_that_does_not_fit_is_refused():
+    data = to_gpu(make_input([64]))
+    plan = BACKEND.plan(data, {"kernel": "fp8_paged", "cluster": 1, "groups": 1})
+    with pytest.raises(ValueError, match="page_size=12: a power of two, at least 8 tokens"):
+        plan.page_through(torch.zeros(1, 8, dtype=torch.int32, device="cuda"), 12)
 
 
 @pytest.mark.parametrize("scale", [2.0**-20, 2.0**12])
 def test_queries_of_any_size(scale):
     data = make_input([300, 50])
     scaled = (data[0] * scale, *data[1:4], {**data[4], "sm_scale": data[4]["sm_scale"] / scale})
-    assert_right(scaled, to_gpu(scaled), {"narrow": False, "cluster": 2, "groups": 1})
+    assert_right(scaled, to_gpu(scaled), {"kernel": "fp8_wide", "cluster": 2, "groups": 1})
 
 
 def test_a_steady_state_call_neither_allocates_nor_waits():
@@ -75,8 +127,9 @@ def test_a_steady_state_call_neither_allocates_nor_waits():
     assert_steady_state(plan, data)
 
 
-def test_two_runs_give_the_same_bits():
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_two_runs_give_the_same_bits(kernel):
     data = to_gpu(make_input([777, 64, 3000]))
-    plan = BACKEND.plan(data, {"narrow": False, "cluster": 5, "groups": 2})
+    plan = BACKEND.plan(data, {"kernel": kernel, "cluster": 5, "groups": 2})
     first = plan(data).clone()
     assert all(torch.equal(plan(data), first) for _ in range(20))
