@@ -3,18 +3,15 @@ PYTHON ?= python3
 PY := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup bench test lint emulate integrity submission toolchain docs clean
+.PHONY: help setup bench test lint emulate integrity sweep serve submission toolchain docs clean
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: .venv/.core ## .venv with what the main job needs (PYTHON=/path/to/python reuses that interpreter's torch)
 
-.venv/.core: pyproject.toml scripts/setup_venv.sh
-	@scripts/setup_venv.sh "$(PYTHON)" core
-
-.venv/.test: pyproject.toml scripts/setup_venv.sh
-	@scripts/setup_venv.sh "$(PYTHON)" test
+.venv/.%: pyproject.toml scripts/setup_venv.sh
+	@scripts/setup_venv.sh "$(PYTHON)" $*
 
 bench: setup ## evaluate submission.py (ARGS="..." goes to eval.py)
 	@$(PY) eval.py --mode benchmark $(ARGS)
@@ -36,6 +33,12 @@ emulate: .venv/.test toolchain ## every HIP kernel that dispatch can choose, thr
 
 integrity: setup ## the cheats and the honest controls of exploits/ against the harness
 	$(PY) scripts/integrity.py $(ARGS)
+
+sweep: .venv/.sweep ## re-tune the split tables of configs/dispatch.yml
+	$(PY) -m sweep $(ARGS)
+
+serve: .venv/.serve ## the local leaderboard: popcorn server, runner and pages on http://127.0.0.1:8000
+	$(PY) -m leaderboard serve $(ARGS)
 
 submission: setup ## regenerate submission.py from kernels/
 	$(PY) scripts/bundle.py

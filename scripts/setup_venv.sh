@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup_venv.sh PYTHON core|test: make .venv on PYTHON and install what the main job (core) or the tests need.
+# setup_venv.sh PYTHON core|test|sweep|serve: make .venv on PYTHON and install what the main job (core), the tests or an extra need.
 # An interpreter that already has torch keeps its own (system site packages); a machine without network works if nothing is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,7 +27,9 @@ if [ "$what" = core ]; then
     touch .venv/.core
 else
     scripts/setup_venv.sh "$python" core
-    echo "setup: installing what the tests need"
-    "$py" -m pip install "${quiet[@]}" -e ".[test,lint]"
-    touch .venv/.test
+    extras=$what
+    [ "$what" != test ] || extras=test,lint
+    echo "setup: installing what '$what' needs"
+    "$py" -m pip install "${quiet[@]}" -e ".[$extras]"
+    touch ".venv/.$what"
 fi
