@@ -1807,12 +1807,12 @@ __global__ void __launch_bounds__(kThreads) mla_combine(__bf16* out, const __bf1
 """
 
 # >>> kernels/hip/launch.hip
-HIP_LAUNCH = r"""// Host side: launches on the default queue. INSTANTIATIONS, one LAUNCH(number, traits) a kernel, is defined before this.
+HIP_LAUNCH = r"""// Host side: launches on the default queue.
 
 template <Traits T>
-static const char* launch(const DecodeArguments& a) {
+static void launch(const DecodeArguments& a) {
   constexpr int kRows = 16 * T.row_blocks;
-  if (a.sequences == 0 || a.rows_per_sequence == 0) return nullptr;
+  if (a.sequences == 0 || a.rows_per_sequence == 0) return;
   auto* out = (__bf16*)a.out;
   auto* partial = (__bf16*)a.partial;
   const dim3 grid(a.sequences, a.num_kv_splits, (a.rows_per_sequence + kRows - 1) / kRows);
@@ -1822,18 +1822,21 @@ static const char* launch(const DecodeArguments& a) {
     const dim3 rows(a.sequences, (a.rows_per_sequence + kWaves - 1) / kWaves);
     mla_combine<<<rows, kThreads>>>(out, partial, a.lse, a.qo_indptr, a.kv_indptr, a.heads, a.num_kv_splits, T.tile);
   }
-  const hipError_t error = hipGetLastError();
-  return error == hipSuccess ? nullptr : hipGetErrorString(error);
 }
+"""
 
+# >>> kernels/hip/launch_table.hip
+HIP_LAUNCH_TABLE = r"""// Host side: a kernel by its number. INSTANTIATIONS, one LAUNCH(number, traits) a kernel, is defined before this.
 const char* launch_decode(int kernel, const DecodeArguments& arguments) {
 #define LAUNCH(number, ...) \
-  case number: return launch<Traits{__VA_ARGS__}>(arguments);
+  case number: launch<Traits{__VA_ARGS__}>(arguments); break;
   switch (kernel) {
     INSTANTIATIONS
     default: return "the module has no kernel of this number";
   }
 #undef LAUNCH
+  const hipError_t error = hipGetLastError();
+  return error == hipSuccess ? nullptr : hipGetErrorString(error);
 }
 """
 
@@ -1885,18 +1888,23 @@ void decode(int64_t kernel, const at::Tensor& q, const at::Tensor& kv, const at:
 """
 
 # >>> kernels/hip_module.py
-"""HIP kernels of our own on gfx950 (MI355X): whether they can run here, and compiling them inline."""
+"""HIP kernels of our own on gfx950 (MI355X): whether they can run here, compiling them inline, and what a split costs."""
 
 # from __future__ import annotations
 
 import hashlib
 import shutil
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 HIP_ARCH = "gfx950"
+
+# The cost model's MI355X: data sheet, bandwidth that others have reached, and a guess for the latency.
+MI355X_CUS = 256
+MI355X_BYTES_PER_NS = 7200
+TILE_LATENCY_NS = 1000  # from the issue of a tile's loads to their arrival
 
 
 def hip_unavailable(device: torch.device) -> str | None:
@@ -1920,8 +1928,8 @@ def joined_source(files: Mapping[str, str]) -> str:
     return "".join(f'#line 1 "{name}"\n{text}' for name, text in files.items())
 
 
-def launch_table(initializers: Iterable[str]) -> str:
-    """The macro that launch.hip expects: LAUNCH(number, initializer of Traits) for each instantiation."""
+def instantiations(initializers: Iterable[str]) -> str:
+    """The macro that launch_table.hip expects: LAUNCH(number, initializer of Traits) for each instantiation."""
     table = " ".join(f"LAUNCH({number}, {each})" for number, each in enumerate(initializers))
     return f"#define INSTANTIATIONS {table}\n"
 
@@ -1938,6 +1946,29 @@ def compile_hip_module(name: str, declarations: str, binding: str, source: str) 
         extra_cuda_cflags=["-O3", "-std=c++20", f"--offload-arch={HIP_ARCH}"],
         with_cuda=True,
     )
+
+
+class SplitWork(NamedTuple):
+    """A launch as the cost model sees it: `groups` of query rows, each with `tiles` tiles of KV to be split."""
+
+    groups: int
+    tiles: int
+    tile_bytes: int
+    result_bytes: int  # of all rows, in the format of partial results
+    workgroups_per_cu: int
+    tiles_in_flight: int
+
+
+def split_cost_ns(work: SplitWork, num_kv_splits: int) -> float:
+    """An estimate to compare splits by: the slower of the memory's time for KV and partial results and of the workgroups' time,
+    in as many rounds as the compute units need, each tile waiting for its loads."""
+    tiles_per_split = -(-work.tiles // num_kv_splits)
+    active = -(-work.tiles // tiles_per_split)
+    rounds = -(-work.groups * active // (MI355X_CUS * work.workgroups_per_cu))
+    partial_bytes = 2 * active * work.result_bytes if active > 1 else 0
+    memory_ns = (work.groups * work.tiles * work.tile_bytes + partial_bytes) / MI355X_BYTES_PER_NS
+    waiting_ns = rounds * (2 + tiles_per_split / max(work.tiles_in_flight, 1)) * TILE_LATENCY_NS
+    return max(memory_ns, waiting_ns)
 
 # >>> kernels/hip_backend.py
 """MLA decode with kernels of our own on gfx950 (MI355X): inline compilation, plans, and a cost model for untuned shapes."""
@@ -1959,6 +1990,7 @@ import torch
 #     HIP_COMMON,
 #     HIP_DECODE,
 #     HIP_LAUNCH,
+#     HIP_LAUNCH_TABLE,
 #     HIP_LDS_DMA,
 #     HIP_LOAD,
 #     HIP_OUTPUT,
@@ -1969,7 +2001,16 @@ import torch
 #     HIP_TRAITS,
 #     HIP_VALUES,
 # )
-# from kernels.hip_module import HIP_ARCH, compile_hip_module, cpp_initializer, hip_unavailable, joined_source, launch_table
+# from kernels.hip_module import (
+#     HIP_ARCH,
+#     SplitWork,
+#     compile_hip_module,
+#     cpp_initializer,
+#     hip_unavailable,
+#     instantiations,
+#     joined_source,
+#     split_cost_ns,
+# )
 # from kernels.layout import QK_DIM, V_DIM, Shape, shape_of
 from task import input_t
 
@@ -1994,11 +2035,7 @@ HIP_FORMATS = {"fp8": "kFp8", "mxfp4": "kMxfp4", "bf16": "kBf16"}
 HIP_ROW_BYTES = {"fp8": QK_DIM, "mxfp4": QK_DIM // 2 + QK_DIM // 32, "bf16": 2 * QK_DIM}
 HIP_MAX_SPLITS = 64  # what the combine serves
 
-# The cost model's MI355X: data sheet, bandwidth that others have reached, and guesses for the two latencies.
-MI355X_CUS = 256
-MI355X_BYTES_PER_NS = 7200
-TILE_LATENCY_NS = 1000  # from the issue of a tile's loads to their arrival
-LAUNCH_NS = 4000  # of the second kernel
+LAUNCH_NS = 4000  # of the second kernel, a guess
 
 
 class Traits(NamedTuple):
@@ -2042,8 +2079,8 @@ def device_source() -> str:
 
 def module_source(traits: Iterable[Traits]) -> str:
     """Kernels, launcher, and the table of instantiations."""
-    table = launch_table(each.initializer() for each in traits)
-    return f'{device_source()}{HIP_ARGUMENTS}{table}{joined_source({"launch.hip": HIP_LAUNCH})}'
+    host = joined_source({"launch.hip": HIP_LAUNCH, "launch_table.hip": HIP_LAUNCH_TABLE})
+    return f"{device_source()}{HIP_ARGUMENTS}{instantiations(each.initializer() for each in traits)}{host}"
 
 
 @functools.cache
@@ -2075,18 +2112,12 @@ class HipBackend:
 
 
 def cost_ns(shape: Shape, traits: Traits, num_kv_splits: int) -> float:
-    """An estimate to compare splits by: the slower of the memory's time for all bytes and of the workgroups' time, in as many
-    rounds as the compute units need, each tile waiting for its loads; partial results and the second launch come on top."""
-    groups = shape.batch * -(-shape.rows // (16 * traits.row_blocks))
-    tiles = max(-(-shape.kv_len // traits.tile), 1)
-    tiles_per_split = -(-tiles // num_kv_splits)
-    active = -(-tiles // tiles_per_split)
-    rounds = -(-groups * active // (MI355X_CUS * traits.waves_per_simd))
+    """The kernel's split_cost_ns, and the second launch if there is one."""
     tile_bytes = traits.tile * HIP_ROW_BYTES[traits.format]
-    partial_bytes = 2 * shape.batch * shape.rows * active * V_DIM * 2 if active > 1 else 0
-    memory_ns = (groups * tiles * tile_bytes + partial_bytes) / MI355X_BYTES_PER_NS
-    waiting_ns = rounds * (2 + tiles_per_split / max(traits.buffers - 1, 1)) * TILE_LATENCY_NS
-    return max(memory_ns, waiting_ns) + (LAUNCH_NS if active > 1 and not traits.last_arriver else 0)
+    groups, tiles = shape.batch * -(-shape.rows // (16 * traits.row_blocks)), max(-(-shape.kv_len // traits.tile), 1)
+    work = SplitWork(groups, tiles, tile_bytes, shape.batch * shape.rows * V_DIM * 2, traits.waves_per_simd, traits.buffers - 1)
+    alone = num_kv_splits == 1 or tiles == 1
+    return split_cost_ns(work, num_kv_splits) + (0 if alone or traits.last_arriver else LAUNCH_NS)
 
 
 class HipPlan:

@@ -27,6 +27,7 @@ HIP_OUTPUT = (HIP / "output.hip").read_text()
 HIP_COMBINE = (HIP / "combine.hip").read_text()
 HIP_DECODE = (HIP / "decode.hip").read_text()
 HIP_LAUNCH = (HIP / "launch.hip").read_text()
+HIP_LAUNCH_TABLE = (HIP / "launch_table.hip").read_text()
 HIP_ARGUMENTS = (HIP / "arguments.h").read_text()
 HIP_BINDING = (HIP / "binding.cpp").read_text()
 

@@ -17,6 +17,7 @@ from kernels.assets import (
     HIP_COMMON,
     HIP_DECODE,
     HIP_LAUNCH,
+    HIP_LAUNCH_TABLE,
     HIP_LDS_DMA,
     HIP_LOAD,
     HIP_OUTPUT,
@@ -27,7 +28,16 @@ from kernels.assets import (
     HIP_TRAITS,
     HIP_VALUES,
 )
-from kernels.hip_module import HIP_ARCH, compile_hip_module, cpp_initializer, hip_unavailable, joined_source, launch_table
+from kernels.hip_module import (
+    HIP_ARCH,
+    SplitWork,
+    compile_hip_module,
+    cpp_initializer,
+    hip_unavailable,
+    instantiations,
+    joined_source,
+    split_cost_ns,
+)
 from kernels.layout import QK_DIM, V_DIM, Shape, shape_of
 from task import input_t
 
@@ -52,11 +62,7 @@ HIP_FORMATS = {"fp8": "kFp8", "mxfp4": "kMxfp4", "bf16": "kBf16"}
 HIP_ROW_BYTES = {"fp8": QK_DIM, "mxfp4": QK_DIM // 2 + QK_DIM // 32, "bf16": 2 * QK_DIM}
 HIP_MAX_SPLITS = 64  # what the combine serves
 
-# The cost model's MI355X: data sheet, bandwidth that others have reached, and guesses for the two latencies.
-MI355X_CUS = 256
-MI355X_BYTES_PER_NS = 7200
-TILE_LATENCY_NS = 1000  # from the issue of a tile's loads to their arrival
-LAUNCH_NS = 4000  # of the second kernel
+LAUNCH_NS = 4000  # of the second kernel, a guess
 
 
 class Traits(NamedTuple):
@@ -100,8 +106,8 @@ def device_source() -> str:
 
 def module_source(traits: Iterable[Traits]) -> str:
     """Kernels, launcher, and the table of instantiations."""
-    table = launch_table(each.initializer() for each in traits)
-    return f'{device_source()}{HIP_ARGUMENTS}{table}{joined_source({"launch.hip": HIP_LAUNCH})}'
+    host = joined_source({"launch.hip": HIP_LAUNCH, "launch_table.hip": HIP_LAUNCH_TABLE})
+    return f"{device_source()}{HIP_ARGUMENTS}{instantiations(each.initializer() for each in traits)}{host}"
 
 
 @functools.cache
@@ -133,18 +139,12 @@ class HipBackend:
 
 
 def cost_ns(shape: Shape, traits: Traits, num_kv_splits: int) -> float:
-    """An estimate to compare splits by: the slower of the memory's time for all bytes and of the workgroups' time, in as many
-    rounds as the compute units need, each tile waiting for its loads; partial results and the second launch come on top."""
-    groups = shape.batch * -(-shape.rows // (16 * traits.row_blocks))
-    tiles = max(-(-shape.kv_len // traits.tile), 1)
-    tiles_per_split = -(-tiles // num_kv_splits)
-    active = -(-tiles // tiles_per_split)
-    rounds = -(-groups * active // (MI355X_CUS * traits.waves_per_simd))
+    """The kernel's split_cost_ns, and the second launch if there is one."""
     tile_bytes = traits.tile * HIP_ROW_BYTES[traits.format]
-    partial_bytes = 2 * shape.batch * shape.rows * active * V_DIM * 2 if active > 1 else 0
-    memory_ns = (groups * tiles * tile_bytes + partial_bytes) / MI355X_BYTES_PER_NS
-    waiting_ns = rounds * (2 + tiles_per_split / max(traits.buffers - 1, 1)) * TILE_LATENCY_NS
-    return max(memory_ns, waiting_ns) + (LAUNCH_NS if active > 1 and not traits.last_arriver else 0)
+    groups, tiles = shape.batch * -(-shape.rows // (16 * traits.row_blocks)), max(-(-shape.kv_len // traits.tile), 1)
+    work = SplitWork(groups, tiles, tile_bytes, shape.batch * shape.rows * V_DIM * 2, traits.waves_per_simd, traits.buffers - 1)
+    alone = num_kv_splits == 1 or tiles == 1
+    return split_cost_ns(work, num_kv_splits) + (0 if alone or traits.last_arriver else LAUNCH_NS)
 
 
 class HipPlan:

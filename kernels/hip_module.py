@@ -1,15 +1,20 @@
-"""HIP kernels of our own on gfx950 (MI355X): whether they can run here, and compiling them inline."""
+"""HIP kernels of our own on gfx950 (MI355X): whether they can run here, compiling them inline, and what a split costs."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 HIP_ARCH = "gfx950"
+
+# The cost model's MI355X: data sheet, bandwidth that others have reached, and a guess for the latency.
+MI355X_CUS = 256
+MI355X_BYTES_PER_NS = 7200
+TILE_LATENCY_NS = 1000  # from the issue of a tile's loads to their arrival
 
 
 def hip_unavailable(device: torch.device) -> str | None:
@@ -33,8 +38,8 @@ def joined_source(files: Mapping[str, str]) -> str:
     return "".join(f'#line 1 "{name}"\n{text}' for name, text in files.items())
 
 
-def launch_table(initializers: Iterable[str]) -> str:
-    """The macro that launch.hip expects: LAUNCH(number, initializer of Traits) for each instantiation."""
+def instantiations(initializers: Iterable[str]) -> str:
+    """The macro that launch_table.hip expects: LAUNCH(number, initializer of Traits) for each instantiation."""
     table = " ".join(f"LAUNCH({number}, {each})" for number, each in enumerate(initializers))
     return f"#define INSTANTIATIONS {table}\n"
 
@@ -51,3 +56,26 @@ def compile_hip_module(name: str, declarations: str, binding: str, source: str) 
         extra_cuda_cflags=["-O3", "-std=c++20", f"--offload-arch={HIP_ARCH}"],
         with_cuda=True,
     )
+
+
+class SplitWork(NamedTuple):
+    """A launch as the cost model sees it: `groups` of query rows, each with `tiles` tiles of KV to be split."""
+
+    groups: int
+    tiles: int
+    tile_bytes: int
+    result_bytes: int  # of all rows, in the format of partial results
+    workgroups_per_cu: int
+    tiles_in_flight: int
+
+
+def split_cost_ns(work: SplitWork, num_kv_splits: int) -> float:
+    """An estimate to compare splits by: the slower of the memory's time for KV and partial results and of the workgroups' time,
+    in as many rounds as the compute units need, each tile waiting for its loads."""
+    tiles_per_split = -(-work.tiles // num_kv_splits)
+    active = -(-work.tiles // tiles_per_split)
+    rounds = -(-work.groups * active // (MI355X_CUS * work.workgroups_per_cu))
+    partial_bytes = 2 * active * work.result_bytes if active > 1 else 0
+    memory_ns = (work.groups * work.tiles * work.tile_bytes + partial_bytes) / MI355X_BYTES_PER_NS
+    waiting_ns = rounds * (2 + tiles_per_split / max(work.tiles_in_flight, 1)) * TILE_LATENCY_NS
+    return max(memory_ns, waiting_ns)

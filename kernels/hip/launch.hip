@@ -1,9 +1,9 @@
-// Host side: launches on the default queue. INSTANTIATIONS, one LAUNCH(number, traits) a kernel, is defined before this.
+// Host side: launches on the default queue.
 
 template <Traits T>
-static const char* launch(const DecodeArguments& a) {
+static void launch(const DecodeArguments& a) {
   constexpr int kRows = 16 * T.row_blocks;
-  if (a.sequences == 0 || a.rows_per_sequence == 0) return nullptr;
+  if (a.sequences == 0 || a.rows_per_sequence == 0) return;
   auto* out = (__bf16*)a.out;
   auto* partial = (__bf16*)a.partial;
   const dim3 grid(a.sequences, a.num_kv_splits, (a.rows_per_sequence + kRows - 1) / kRows);
@@ -13,16 +13,4 @@ static const char* launch(const DecodeArguments& a) {
     const dim3 rows(a.sequences, (a.rows_per_sequence + kWaves - 1) / kWaves);
     mla_combine<<<rows, kThreads>>>(out, partial, a.lse, a.qo_indptr, a.kv_indptr, a.heads, a.num_kv_splits, T.tile);
   }
-  const hipError_t error = hipGetLastError();
-  return error == hipSuccess ? nullptr : hipGetErrorString(error);
-}
-
-const char* launch_decode(int kernel, const DecodeArguments& arguments) {
-#define LAUNCH(number, ...) \
-  case number: return launch<Traits{__VA_ARGS__}>(arguments);
-  switch (kernel) {
-    INSTANTIATIONS
-    default: return "the module has no kernel of this number";
-  }
-#undef LAUNCH
 }
