@@ -1,0 +1,12 @@
+"""What every test may rely on: property tests draw the same examples in every run and have no deadline.
+
+A busy machine is no counterexample, and neither is an example that only today's draw has found: look for new ones with
+`pytest --hypothesis-profile fresh`.
+"""
+
+from hypothesis import HealthCheck, settings
+
+SLOW_MACHINES = [HealthCheck.too_slow]  # drawing takes long where others compute
+settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, suppress_health_check=SLOW_MACHINES)
+settings.register_profile("fresh", deadline=None, suppress_health_check=SLOW_MACHINES)
+settings.load_profile("repeatable")
