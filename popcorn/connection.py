@@ -79,9 +79,7 @@ class Connection:
             except ValueError:
                 raise NotAPopcornServer(self.url, f"{method} {path} answered something that is not JSON") from None
 
-    def _events(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> Iterator[tuple[str, Any]]:
+    def _events(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         with self._open(method, path, body, {"Accept": EVENTS, **headers}, SILENCE_TIMEOUT_S) as response:
             if response.headers.get_content_type() != EVENTS:
                 raise NotAPopcornServer(self.url, f"{method} {path} answered {response.headers.get_content_type()}, no events")
