@@ -1273,9 +1273,9 @@ struct Softmax {
     float best = -kInfinity;
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) scores[b][i] = fmaf(scores[b][i], to_log2, -shift);
-      best = fmaxf(fmaxf(best, fmaxf(scores[b][0], scores[b][1])), fmaxf(scores[b][2], scores[b][3]));
+      scores[b] = __builtin_elementwise_fma(scores[b], f32x4{to_log2, to_log2, to_log2, to_log2}, -f32x4{shift, shift, shift, shift});
+      best = fmaxf(fmaxf(best, scores[b][0]), scores[b][1]);
+      best = fmaxf(fmaxf(best, scores[b][2]), scores[b][3]);
     }
     if (__builtin_amdgcn_ballot_w64(best > limit)) move(best, scores, sums);
 #pragma unroll
