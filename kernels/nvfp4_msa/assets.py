@@ -1,0 +1,25 @@
+"""Kernel sources that live in files of their own. The bundler replaces this module by their contents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SHARED_HIP = Path(__file__).resolve().parent.parent / "hip"
+HIP_COMMON = (SHARED_HIP / "common.hip").read_text()
+HIP_LDS_DMA = (SHARED_HIP / "lds_dma.hip").read_text()
+HIP_SOFTMAX = (SHARED_HIP / "softmax.hip").read_text()
+HIP_COMBINE = (SHARED_HIP / "combine.hip").read_text()
+HIP_LAUNCH_TABLE = (SHARED_HIP / "launch_table.hip").read_text()
+
+HIP = Path(__file__).resolve().parent / "hip"
+HIP_TRAITS = (HIP / "traits.hip").read_text()
+HIP_SLOTS = (HIP / "slots.hip").read_text()
+HIP_LOAD = (HIP / "load.hip").read_text()
+HIP_QUERY = (HIP / "query.hip").read_text()
+HIP_SCORES = (HIP / "scores.hip").read_text()
+HIP_VALUES = (HIP / "values.hip").read_text()
+HIP_MERGE = (HIP / "merge.hip").read_text()
+HIP_DECODE = (HIP / "decode.hip").read_text()
+HIP_LAUNCH = (HIP / "launch.hip").read_text()
+HIP_ARGUMENTS = (HIP / "arguments.h").read_text()
+HIP_BINDING = (HIP / "binding.cpp").read_text()
