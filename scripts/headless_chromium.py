@@ -6,6 +6,7 @@ The protocol: JSON messages that end in a zero byte, to the browser on its descr
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -17,7 +18,7 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe",
 )  # fmt: skip
-ANSWER_S = 60
+ANSWER_S = 300
 
 
 def chromium() -> str | None:
@@ -73,8 +74,12 @@ class Browser:
 
     def open(self, path: Path) -> None:
         """Show a file and wait until it is loaded."""
+        self.visit(path.as_uri())
+
+    def visit(self, url: str) -> None:
+        """Show a page and wait until it is loaded."""
         self.events.clear()
-        answer = self.call("Page.navigate", url=path.as_uri())
+        answer = self.call("Page.navigate", url=url)
         assert "errorText" not in answer, answer
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
@@ -123,6 +128,8 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._unread:
+            if not select.select([self._receive_fd], [], [], ANSWER_S)[0]:
+                raise TimeoutError(f"Chromium says nothing for {ANSWER_S} s")
             part = os.read(self._receive_fd, 1 << 20)
             assert part, f"Chromium has ended with exit code {self._process.wait(ANSWER_S)}"
             self._unread += part

@@ -15,12 +15,13 @@ import pytest
 
 from harness.cli import main
 from harness.history import History
+from harness.policies import AfterCalls
 from harness.result import read_result
 
 ROOT = Path(__file__).parents[2]
 DOUBLING = ROOT / "tests" / "harness" / "doubling"
 FAST = "def custom_kernel(data):\n    return data[0] * 2\n"
-SLOW = "import time\ndef custom_kernel(data):\n    time.sleep(0.02)\n    return data[0] * 2\n"
+SLOW = "import time\ndef custom_kernel(data):\n    time.sleep(0.05)\n    return data[0] * 2\n"
 WRONG = "def custom_kernel(data):\n    return data[0] * 3\n"
 UNSTEADY = "import random, time\ndef custom_kernel(data):\n    time.sleep(random.uniform(0.01, 0.2))\n    return data[0] * 2\n"
 CRASHING = "import os\ndef custom_kernel(data):\n    os._exit(3)\n"
@@ -40,7 +41,8 @@ def evaluate(tmp_path: Path, submission: str, baseline: str, *options: str) -> i
     [(SLOW, FAST, "slower", 4), (FAST, SLOW, "faster", 0)],
     ids=["slower", "faster"],
 )
-def test_verdict_and_exit_code(tmp_path, capsys, submission, baseline, change, code):
+def test_verdict_and_exit_code(tmp_path, capsys, monkeypatch, submission, baseline, change, code):
+    monkeypatch.setattr("harness.policies.IntervalNarrow", lambda budget_ns: AfterCalls(15, 10**15))  # on any machine
     assert evaluate(tmp_path, submission, baseline, "--fail-on-regression") == code
     result = read_result(tmp_path / "r.json")
     (case,) = result.cases
@@ -117,7 +119,7 @@ class OnATerminal:
         os.close(theirs)
         self.said = ""
 
-    def read_until(self, text: str | None, limit_s: float = 120.0) -> None:
+    def read_until(self, text: str | None, limit_s: float = 600.0) -> None:
         """Collect output until `text` appears, or until the end."""
         end_s = time.monotonic() + limit_s
         while time.monotonic() < end_s and (text is None or text not in self.said):
@@ -152,7 +154,7 @@ def terminal():
 def test_the_finished_table_stays_on_a_terminal(terminal):
     run = terminal("--cases", "size: 8; seed: 1", "--budget-s", "0.5")
     run.read_until(None)
-    assert run.process.wait(timeout=30) == 0
+    assert run.process.wait(timeout=600) == 0
     final = run.said[run.said.rindex("\x1b[?25h") :]
     plain = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", final)
     assert re.search(r"size 8 +pass +pass +fp32", plain)
@@ -168,7 +170,7 @@ def test_ctrl_c_leaves_a_clean_terminal_and_what_was_measured(terminal, tmp_path
     run.read_until("n=")
     os.kill(run.process.pid, signal.SIGINT)
     run.read_until(None)
-    assert run.process.wait(timeout=30) == 130
+    assert run.process.wait(timeout=600) == 130
     assert run.said.rindex("\x1b[?25h") > run.said.rindex("\x1b[?25l")
     assert "interrupted; " in run.said
     assert "Traceback" not in run.said

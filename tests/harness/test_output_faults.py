@@ -17,7 +17,7 @@ def test_a_reader_that_has_gone_ends_the_run_in_silence():
     read_fd, write_fd = os.pipe()
     os.close(read_fd)
     run = subprocess.run(
-        [sys.executable, str(ROOT / "eval.py"), *OPTIONS], stdout=write_fd, stderr=subprocess.PIPE, text=True, timeout=120
+        [sys.executable, str(ROOT / "eval.py"), *OPTIONS], stdout=write_fd, stderr=subprocess.PIPE, text=True, timeout=600
     )
     os.close(write_fd)
     assert (run.returncode, run.stderr) == (130, "")

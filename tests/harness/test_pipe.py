@@ -38,7 +38,7 @@ def as_a_runner(flat, *argv, seed=None, environ=None):
     environ = {**os.environ, "POPCORN_FD": str(write_fd), **({"POPCORN_SEED": str(seed)} if seed else {}), **(environ or {})}
     command = [sys.executable, "eval.py", *map(str, argv)]
     try:
-        run = subprocess.run(command, cwd=flat, env=environ, pass_fds=[write_fd], capture_output=True, text=True, timeout=120)
+        run = subprocess.run(command, cwd=flat, env=environ, pass_fds=[write_fd], capture_output=True, text=True, timeout=600)
     finally:
         os.close(write_fd)
         content = content_of(read_fd)

@@ -144,6 +144,13 @@ def perturbed(function, name, values):
     return call
 
 
+def empty_with_rubbish(*args, _empty=torch.empty, **named):
+    """torch.empty whose memory never happens to hold what an earlier plan left there."""
+    made = _empty(*args, **named)
+    made.untyped_storage().fill_(0xA5)
+    return made
+
+
 DECODE = ["q", "kv_buffer", "o", "qo_indptr", "kv_indptr", "kv_indices", "kv_last_page_lens", "max_seqlen_q"]
 DECODE += [
     "page_size",
@@ -166,7 +173,8 @@ METADATA += ["intra_batch_mode", "dtype_q", "dtype_kv"]
     ("function", "argument"),
     [("mla_decode_fwd", name) for name in DECODE] + [("get_mla_metadata_v1", name) for name in METADATA],
 )
-def test_every_argument_matters(function, argument):
+def test_every_argument_matters(monkeypatch, function, argument):
+    monkeypatch.setattr(torch, "empty", empty_with_rubbish)
     data = make_input([203, 256])
     data = (*data[:3], torch.tensor([0, 203, 459], dtype=torch.int32), data[4])
     expected = plan_for(data, page_size=1)(data).clone()

@@ -32,7 +32,7 @@ def test_split_counts_are_positive_sorted_and_leave_no_split_without_a_tile(batc
 
 
 def test_a_wrong_or_nan_output_is_seen():
-    expected = torch.randn(2, 3, 8)
+    expected = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0))
     assert tune_triton.worst_rel_l2(expected.clone(), expected) == 0
     wrong = expected.clone()
     wrong[1, 2] *= 1.3

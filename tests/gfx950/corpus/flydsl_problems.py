@@ -32,8 +32,7 @@ def rocm_folder(folder: Path) -> Path:
     for link, target in [("llvm/bin/ld.lld", linker), ("amdgcn/bitcode", bitcode)]:
         path = folder / link
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.is_symlink():
-            path.symlink_to(target)
+        path.symlink_to(target)
     return folder
 
 
@@ -42,16 +41,16 @@ def code_objects() -> dict[str, bytes]:
     """kernel name -> code object. Raises wheels.Unreachable when the wheel cannot be fetched or does not run here."""
     wheel = wheels.fetch(REQUIREMENT)
     digest = hashlib.sha256(KERNELS.read_bytes() + wheel.name.encode()).hexdigest()[:16]
-    folder = wheels.cache_folder() / f"flydsl-kernels-{digest}"
-    if not (folder / "complete").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, "PYTHONPATH": str(wheels.unpacked(wheel)), "ROCM_PATH": str(rocm_folder(folder / "rocm"))}
-        command = [sys.executable, str(KERNELS), str(folder)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
-        if done.returncode:
-            raise wheels.Unreachable(f"{REQUIREMENT} does not compile here: {done.stderr.strip().splitlines()[-1]}")
-        (folder / "complete").touch()
+    folder = wheels.made_once(wheels.cache_folder() / f"flydsl-objects-{digest}", lambda empty: compile_all(wheel, empty))
     return {path.stem: path.read_bytes() for path in sorted(folder.glob("*.hsaco"))}
+
+
+def compile_all(wheel: Path, folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(wheels.unpacked(wheel)), "ROCM_PATH": str(rocm_folder(folder / "rocm"))}
+    command = [sys.executable, str(KERNELS), str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
+    if done.returncode:
+        raise wheels.Unreachable(f"{REQUIREMENT} does not compile here: {done.stderr.strip().splitlines()[-1]}")
 
 
 def layout_bytes(tensor: torch.Tensor) -> bytes:
