@@ -4,7 +4,8 @@
            cases_total, ranking_by, statistic, score_ns, result (Result v1 as JSON, samples included)
     cases  run_id, position, spec (JSON), status, median_ns, ci_low_ns, ci_high_ns, mean_ns, err_ns, kv_format, backend
 
-The columns are what queries need; `result` is the record they are taken from.
+The columns are what queries need; `result` is the record they are taken from. The leaderboard's store has the same two
+tables, beside its own: both write the same file.
 """
 
 import contextlib
@@ -79,9 +80,9 @@ class History:
         """Record a run; its number."""
         self.open()
         with self._connect() as database:
-            number = _insert(database, "runs", _run_columns(result))
+            number = _insert(database, "runs", run_columns(result))
             for position, case in enumerate(result.cases):
-                _insert(database, "cases", {"run_id": number, "position": position, **_case_columns(case)})
+                _insert(database, "cases", {"run_id": number, "position": position, **case_columns(case)})
         return number
 
     def runs(self, problem: str | None = None, device: str | None = None, limit: int | None = None) -> list[Run]:
@@ -133,7 +134,8 @@ def _insert(database: sqlite3.Connection, table: str, columns: dict[str, object]
     return number or 0
 
 
-def _run_columns(result: Result) -> dict[str, object]:
+def run_columns(result: Result) -> dict[str, object]:
+    """The row of `runs` that a Result makes, without its number."""
     score = result.score
     return {
         "started_at": result.started_at,
@@ -155,7 +157,8 @@ def _run_columns(result: Result) -> dict[str, object]:
     }
 
 
-def _case_columns(case: CaseResult) -> dict[str, object]:
+def case_columns(case: CaseResult) -> dict[str, object]:
+    """The row of `cases` that a case makes, without its run and position."""
     timing = case.timing
     low_ns, high_ns = timing.ci95_ns if timing else (None, None)
     return {

@@ -90,6 +90,16 @@ def enrol(session: Session, token: str) -> Identity:
     raise NotFound("this client id is no longer valid; register again")
 
 
+def exchange(session: Session, ticket: str, lifetime: timedelta) -> str | None:
+    """A token for a ticket, which is a token that is good for this and once; None if it was used or is unknown."""
+    holder = identify(session, ticket)
+    if holder is None:
+        return None
+    used = session.scalars(select(Token).where(Token.sha256 == token_digest(ticket))).one()
+    used.revoked_at = utc_now()
+    return make_token(session, holder.name, holder.role, lifetime)
+
+
 def revoke(session: Session, name: str) -> int:
     """End every token of `name`; how many. Raises NotFound."""
     user = session.scalar(select(User).where(User.name == name))

@@ -62,6 +62,12 @@ def job_view(session: Session, job: Job) -> JobView:
     return _job_view(job, position_of(session, job))
 
 
+def job_counts(session: Session, gpu: str | None = None) -> dict[str, int]:
+    """How many jobs have each status, on one GPU or in all."""
+    query = select(Job.status, func.count()).where(*([Job.gpu == gpu] if gpu else [])).group_by(Job.status)
+    return {row[0]: row[1] for row in session.execute(query)}
+
+
 def runners(session: Session) -> list[RunnerView]:
     """Every runner that was seen within a day, or is needed: the lost ones last."""
     since = utc_now() - timedelta(days=1)

@@ -28,10 +28,12 @@ def submissions(
     gpu: str | None = None,
     status: str | None = None,
     mode: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
     before_id: int | None = None,
     limit: int = 50,
 ) -> list[SubmissionRow]:
-    """The latest submissions that fit, newest first; `before_id` goes on where a page has ended."""
+    """The latest submissions that fit, newest first: from `since` on, before `until`; `before_id` goes on where a page has ended."""
     wanted = [
         (Leaderboard.name, leaderboard),
         (User.name, user),
@@ -40,6 +42,10 @@ def submissions(
         (Submission.mode, mode),
     ]
     query = _rows().where(*(column == value for column, value in wanted if value is not None))
+    if since is not None:
+        query = query.where(Submission.submitted_at >= since)
+    if until is not None:
+        query = query.where(Submission.submitted_at < until)
     if before_id is not None:
         query = query.where(Submission.id < before_id)
     return [_row(found) for found in session.execute(query.order_by(Submission.id.desc()).limit(limit))]
@@ -89,7 +95,7 @@ def _rows() -> Select:
     return (
         select(
             Submission, Job, Leaderboard.name.label("board"), User.name.label("user"), PublicRun.score_ns.label("score_ns"),
-            SecretRun.score_ns.label("secret_score_ns"), Secret.passed.label("secret_passed"),
+            SecretRun.score_ns.label("secret_score_ns"), Secret.passed.label("secret_passed"), Public.passed.label("passed"),
         )
         .join(Submission.leaderboard)
         .join(Submission.user)
@@ -125,6 +131,7 @@ def _row(found: Any) -> SubmissionRow:
         secret_passed=found.secret_passed,
         sha256=kept.code_sha256,
         hacked_reason=kept.hacked_reason,
+        passed=found.passed,
     )
 
 

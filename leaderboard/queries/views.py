@@ -80,6 +80,7 @@ class SubmissionRow:
     secret_passed: bool | None  # None: it has not run
     sha256: str
     hacked_reason: str | None
+    passed: bool | None = None  # the public run; None: it has not run
 
 
 @dataclass(frozen=True)

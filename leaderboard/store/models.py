@@ -158,11 +158,11 @@ class Job(Base):
     status: Mapped[str] = mapped_column(String(16), default="pending")
     error: Mapped[str] = mapped_column(Text, default="")
     attempts: Mapped[int] = mapped_column(Integer, default=0)
+    losses: Mapped[int] = mapped_column(Integer, default=0)  # attempts whose runner fell silent
     runner_id: Mapped[int | None] = mapped_column(ForeignKey("runners.id"))
     lease: Mapped[str | None] = mapped_column(String(64))  # the present attempt's; who does not hold it reports in vain
     lease_expires_at: Mapped[datetime | None]
     heartbeat_at: Mapped[datetime | None]
-    cancelled_by: Mapped[str | None] = mapped_column(String(64))
     progress: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     started_at: Mapped[datetime | None]  # of the last attempt
@@ -238,6 +238,7 @@ class Audit(Base):
     """One act of somebody: who, what, on what."""
 
     __tablename__ = "audit"
+    __table_args__ = (Index("audit_by_actor", "actor", "action", "at"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     at: Mapped[datetime] = mapped_column(default=utc_now)

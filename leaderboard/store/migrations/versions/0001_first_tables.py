@@ -80,13 +80,14 @@ def _queue() -> None:
     )  # fmt: skip
     op.create_table(
         "runners", _id(), _text("name", 64), _text("gpu", 64), _reference("device_id", "devices"),
-        _reference("user_id", "users"), sa.Column("system", sa.JSON, nullable=False), _time("registered_at"), _time("last_seen_at"),
+        _reference("user_id", "users"), sa.Column("system", sa.JSON, nullable=False),
+        _time("registered_at"), _time("last_seen_at"),
     )  # fmt: skip
     op.create_table(
         "jobs", _id(), _reference("submission_id", "submissions", unique=True), _reference("user_id", "users"),
         _text("gpu", 64), _text("status", 16), _text("error"), sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("runner_id", sa.Integer, sa.ForeignKey("runners.id")), sa.Column("lease", sa.String(64)),
-        sa.Column("lease_expires_at", TIME), sa.Column("heartbeat_at", TIME), sa.Column("cancelled_by", sa.String(64)),
+        sa.Column("lease_expires_at", TIME), sa.Column("heartbeat_at", TIME), sa.Column("losses", sa.Integer, nullable=False),
         sa.Column("progress", sa.JSON), _time("created_at"), sa.Column("started_at", TIME), sa.Column("ended_at", TIME),
     )  # fmt: skip
     op.create_table(
@@ -103,6 +104,7 @@ def _indexes() -> None:
     op.create_index("submissions_by_board", "submissions", ["leaderboard_id", "gpu", "mode"])
     op.create_index("submissions_by_user", "submissions", ["user_id", "submitted_at"])
     op.create_index("jobs_by_status", "jobs", ["status", "gpu"])
+    op.create_index("audit_by_actor", "audit", ["actor", "action", "at"])
     op.create_index("jobs_by_lease", "jobs", ["status", "lease_expires_at"])
     op.create_index("submission_runs_once", "submission_runs", ["submission_id", "attempt", "mode", "secret"], unique=True)
 

@@ -1,0 +1,164 @@
+"""The calls that runners make. docs/leaderboard.md describes them."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from harness.errors import RecordError
+from harness.records import from_json
+from harness.result import Device, Result, result_from_json
+from leaderboard import jobs
+from leaderboard.accounts import Identity
+from leaderboard.api.auth import runner_of
+from leaderboard.errors import BadRequest, NotFound
+from leaderboard.settings import Settings
+from leaderboard.stages import stages
+from leaderboard.store.database import Store
+from leaderboard.store.models import Job, Problem, Submission
+from popcorn.http_models import SystemInfo, WireError, read, to_json
+
+RunnerUser = Annotated[Identity, Depends(runner_of)]
+Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
+
+
+class Body(BaseModel):
+    """A request's JSON: no key but the known ones."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Registration(Body):
+    """What a runner offers."""
+
+    name: Name
+    gpu: Name
+    device: dict[str, Any]  # harness.result.Device
+    system: dict[str, Any]  # popcorn's SystemInfo
+
+
+class Claim(Body):
+    """Who asks for work."""
+
+    runner_id: int
+
+
+class Heartbeat(Body):
+    """A job goes on."""
+
+    lease: str
+    progress: dict[str, Any] | None = None
+
+
+class FoundRun(Body):
+    """What one stage found."""
+
+    lease: str
+    secret: bool
+    result: dict[str, Any]  # Result v1
+
+
+class Finish(Body):
+    """A job has ended."""
+
+    lease: str
+    outcome: str
+    error: str = ""
+
+
+class Release(Body):
+    """A job is given back."""
+
+    lease: str
+
+
+def router(store: Store, settings: Settings) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix="/runner")
+    _work(routes, store, settings)
+    _reports(routes, store, settings)
+    return routes
+
+
+def _work(routes: APIRouter, store: Store, settings: Settings) -> None:
+    @routes.post("/register")
+    def register(body: Registration, user: RunnerUser) -> dict[str, int]:
+        device = _record(Device, body.device)
+        try:
+            system = to_json(read(SystemInfo, body.system, "system"))
+        except WireError as error:
+            raise BadRequest(str(error)) from None
+        with store.writing() as session:
+            return {"runner_id": jobs.register(session, body.name, body.gpu, device, system, user.user_id).id}
+
+    @routes.post("/claim", response_model=None)
+    def claim(body: Claim, user: RunnerUser) -> dict[str, Any] | Response:
+        with store.writing() as session:
+            job = jobs.claim(session, jobs.find_runner(session, body.runner_id, user.user_id), settings.lease_s)
+            return _task(session, job, settings) if job else Response(status_code=204)
+
+    @routes.get("/problems/{digest}")
+    def problem(digest: str, user: RunnerUser) -> dict[str, Any]:
+        with store.reading() as session:
+            found = session.get(Problem, digest)
+            if found is None:
+                raise NotFound(f"no problem {digest[:8]!r}")
+            return {"root": found.root, "files": found.files}
+
+
+def _reports(routes: APIRouter, store: Store, settings: Settings) -> None:
+    @routes.post("/jobs/{number}/heartbeat")
+    def heartbeat(number: int, body: Heartbeat, user: RunnerUser) -> dict[str, str]:
+        with store.writing() as session:
+            jobs.heartbeat(session, number, body.lease, settings.lease_s, body.progress)
+        return {"status": "ok"}
+
+    @routes.post("/jobs/{number}/runs")
+    def add_run(number: int, body: FoundRun, user: RunnerUser) -> dict[str, int]:
+        result = _result(body.result)
+        with store.writing() as session:
+            return {"run_id": jobs.add_run(session, number, body.lease, body.secret, result)}
+
+    @routes.post("/jobs/{number}/finish")
+    def finish(number: int, body: Finish, user: RunnerUser) -> dict[str, str]:
+        with store.writing() as session:
+            return {"status": jobs.finish(session, number, body.lease, body.outcome, body.error)}
+
+    @routes.post("/jobs/{number}/release")
+    def release(number: int, body: Release, user: RunnerUser) -> dict[str, str]:
+        with store.writing() as session:
+            jobs.release(session, number, body.lease)
+        return {"status": "pending"}
+
+
+def _task(session: Session, job: Job, settings: Settings) -> dict[str, Any]:
+    """All that a runner needs. The secret seed is not in it: the evaluating process draws it."""
+    kept = session.scalars(select(Submission).where(Submission.id == job.submission_id)).one()
+    return {
+        "job_id": job.id,
+        "lease": job.lease,
+        "attempt": job.attempts,
+        "problem_sha256": kept.leaderboard.problem_sha256,
+        "file_name": kept.file_name,
+        "code": kept.code.content.decode(),
+        "stages": [{"mode": stage.mode, "secret": stage.secret} for stage in stages(kept.mode)],
+        "policy": settings.policy,
+        "budget_s": settings.budget_s,
+    }
+
+
+def _result(data: dict[str, Any]) -> Result:
+    try:
+        return result_from_json(data)
+    except RecordError as error:
+        raise BadRequest(str(error)) from None
+
+
+def _record(kind: type[Device], data: dict[str, Any]) -> Device:
+    try:
+        return from_json(kind, data, "device")
+    except RecordError as error:
+        raise BadRequest(str(error)) from None

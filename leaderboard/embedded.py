@@ -1,0 +1,74 @@
+"""The runner that `serve` starts beside itself: the same command that joins from elsewhere, over the loopback."""
+
+import contextlib
+import logging
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from sqlalchemy import select
+
+from leaderboard import jobs
+from leaderboard.accounts import make_token, make_user, revoke
+from leaderboard.store.database import Store
+from leaderboard.store.models import Job, Runner, User
+
+log = logging.getLogger("leaderboard")
+USER = "embedded-runner"
+ROOT = Path(__file__).parents[1]
+RESTART_S = 2.0
+END_TIMEOUT_S = 10.0
+
+
+class EmbeddedRunner:
+    """A child process that is started again if it dies, and that ends with this one."""
+
+    def __init__(self, store: Store, url: str, options: tuple[str, ...] = ()):
+        self._store, self._options = store, options
+        self._command = (sys.executable, "-m", "leaderboard", "runner", "--server", url, "--token", "-", *options)
+        self._stopping = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+
+    def start(self) -> None:
+        """Begin; jobs that an earlier one held when it was killed go back to the queue."""
+        self._give_back_jobs()
+        self._keeper.start()
+
+    def stop(self) -> None:
+        """End, and give back the job under way."""
+        self._stopping.set()
+        if self._process:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        self._keeper.join(END_TIMEOUT_S)
+        self._give_back_jobs()
+
+    def _keep(self) -> None:
+        while not self._stopping.is_set():
+            self._process = self._spawn()
+            code = self._process.wait()
+            if not self._stopping.is_set():
+                log.warning("the embedded runner ended with exit code %d; starting another", code)
+                self._give_back_jobs()
+                self._stopping.wait(RESTART_S)
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        """The token goes through a pipe that stays open: its end is what tells the runner that the server has gone."""
+        with self._store.writing() as session:
+            make_user(session, USER)
+            revoke(session, USER)
+            token = make_token(session, USER, "runner")
+        process = subprocess.Popen(self._command, cwd=ROOT, stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(token.encode() + b"\n")
+            process.stdin.flush()
+        return process
+
+    def _give_back_jobs(self) -> None:
+        with self._store.writing() as session:
+            mine = select(Runner.id).join(User, User.id == Runner.user_id).where(User.name == USER)
+            for job in session.scalars(select(Job).where(Job.status == "running", Job.runner_id.in_(mine))):
+                jobs.requeue(job)
