@@ -28,6 +28,7 @@ from kernels.assets import (
     CUDA_PTX,
     CUDA_QUERY,
     CUDA_UNPACK,
+    CUDA_VARIANTS,
 )
 from kernels.layout import V_DIM, Shape, shape_of
 from task import input_t
@@ -42,6 +43,7 @@ CUDA_SOURCES = {
     "fp8.cuh": CUDA_FP8,
     "unpack.cuh": CUDA_UNPACK,
     "fp4.cuh": CUDA_FP4,
+    "variants.cuh": CUDA_VARIANTS,
     "launch.cu": CUDA_LAUNCH,
 }
 NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")

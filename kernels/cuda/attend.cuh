@@ -31,11 +31,6 @@ struct Softmax {
 // K-major operand descriptor. Low word: address / 16 (and a leading offset that swizzled layouts ignore). High word: bytes from
 // eight rows to the next / 16 and the swizzle (1 = 128 B, 2 = 64 B).
 __device__ __forceinline__ uint32_t operand_low(uint32_t addr) { return ((addr & 0x3FFFF) >> 4) | (1u << 16); }
-__device__ __forceinline__ uint64_t operand(uint32_t low, uint32_t high) {
-  uint64_t r;
-  asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
-  return r;
-}
 
 // Starts d = K[64 tokens, 576] [Qhi; Qlo]^T; d is complete after wgmma_wait. Element (token, column): d[4 j + 2 (token >= 8) + odd], column 8 j + 2 (lane % 4) + odd.
 template <bool E5M2>
@@ -45,8 +40,8 @@ __device__ __forceinline__ void start_scores(float (&d)[16], uint32_t tile, uint
 #pragma unroll
   for (int k = 0; k < 18; k++) {
     const uint32_t high = k < 16 ? (1024u >> 4) | (1u << 30) : (512u >> 4) | (2u << 30);
-    const uint64_t a = operand(tile_low + ((k >> 2) * BOX + (k & 3) * 32) / 16, high);
-    const uint64_t b = operand(q_low + ((k >> 2) * Q_BOX + (k & 3) * 32) / 16, high);
+    const uint64_t a = pack_u64(tile_low + ((k >> 2) * BOX + (k & 3) * 32) / 16, high);
+    const uint64_t b = pack_u64(q_low + ((k >> 2) * Q_BOX + (k & 3) * 32) / 16, high);
     if (E5M2)
       wgmma_e5m2(d, a, b, k);
     else
@@ -146,7 +141,7 @@ __device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], co
 // Rows past the end of the sequence hold whatever follows it (NaN, perhaps), and 0 * NaN is NaN. Each warp clears what it reads.
 __device__ __forceinline__ void clear_rows(uint32_t box, int first, int lane) {
   for (int row = first; row < TILE; row++)
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(box + row * 128 + lane * 4), "r"(0) : "memory");
+    st_shared(box + row * 128 + lane * 4, 0u);
   __syncwarp();
 }
 

@@ -102,5 +102,5 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
     softmax(i, t);
     output(i, t);
   }
-  finish<NWG>(a, w, B::exchange(smem), x, kv_scale, wg, ww, lane);
+  finish<E5M2, NWG>(a, w, B::exchange(smem), x, kv_scale, wg, ww, lane);
 }

@@ -1,7 +1,7 @@
 // From the warpgroups' accumulators to the output.
 //
 // The blocks of a cluster send each other (max, sum), so that each can scale what it has to the cluster's normalised output. Every
-// block then sends, in f16, to each other block that block's share of the 16 x 512 outputs, and sums the share it owns. Both exchanges
+// block then sends, in 16 bits, to each other block that block's share of the 16 x 512 outputs, and sums the share it owns. Both exchanges
 // are asynchronous copies that the receiver's mbarrier counts: a cluster barrier would cost more. Clusters of one sequence (groups)
 // meet in global memory, where the last to arrive combines them.
 //
@@ -44,6 +44,16 @@ __device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, 
   mbar_init_fence();
   mbar_expect(e.table_full, cluster * ROWS * 8);
   mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES);
+}
+
+// A share of the output between blocks: f16, or bf16 for e5m2 tiles, whose outputs have no common scale that would keep them in f16's range.
+template <bool E5M2>
+__device__ __forceinline__ uint32_t pack_share(float lo, float hi) {
+  return E5M2 ? pack_bf16(lo, hi) : pack_f16(lo, hi);
+}
+template <bool E5M2>
+__device__ __forceinline__ float2 unpack_share(uint32_t x) {
+  return E5M2 ? make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)) : unpack_f16(x);
 }
 
 // Weight of a part with maximum m under the common maximum; parts without tokens weigh nothing.
@@ -152,13 +162,14 @@ __device__ __forceinline__ void take_rows(const Exchange& e, Softmax& x, int k, 
 }
 
 // What a block keeps of row half k: to its outbox, or, if it is alone, to the output or to its group's partial output.
+template <bool E5M2>
 __device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Softmax& x, float v_scale, int k, int warp, int lane) {
   const int row = k * 8 + (lane >> 2), dim = warp * 128 + (lane & 3) * 4;
   if (a.cluster > 1) {
 #pragma unroll
     for (int c = 0; c < 8; c++) {
       const float4 o = acc_float4(x, c, k);
-      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + (dim + c * 16) * 2) = make_uint2(pack_f16(o.x, o.y), pack_f16(o.z, o.w));
+      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + (dim + c * 16) * 2) = make_uint2(pack_share<E5M2>(o.x, o.y), pack_share<E5M2>(o.z, o.w));
     }
   } else if (a.groups == 1) {
 #pragma unroll
@@ -182,13 +193,14 @@ __device__ __forceinline__ void send_row(const Args& a, const Work& w, const Exc
 }
 
 // Four dims of a unit, summed over the cluster.
+template <bool E5M2>
 __device__ __forceinline__ float4 sum_inbox(const Args& a, const Exchange& e, const Share& mine, int local_unit, int piece) {
   float4 o = make_float4(0.f, 0.f, 0.f, 0.f);
   const uint8_t* src = e.inbox + local_unit * UNIT_BYTES + piece * 8;
 #pragma unroll 8
   for (int c = 0; c < a.cluster; c++) {
     const uint2 x = *reinterpret_cast<const uint2*>(src + c * mine.units * UNIT_BYTES);
-    const float2 lo = __half22float2(*reinterpret_cast<const __half2*>(&x.x)), hi = __half22float2(*reinterpret_cast<const __half2*>(&x.y));
+    const float2 lo = unpack_share<E5M2>(x.x), hi = unpack_share<E5M2>(x.y);
     o = make_float4(o.x + lo.x, o.y + lo.y, o.z + hi.x, o.w + hi.y);
   }
   return o;
@@ -224,7 +236,7 @@ __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, con
 }
 
 // Called by the warpgroups of every block of the cluster when their tiles are done.
-template <int NWG>
+template <bool E5M2, int NWG>
 __device__ __forceinline__ void finish(const Args& a, const Work& w, const Exchange& e, Softmax& x, float v_scale, int wg, int warp, int lane) {
   constexpr int N = NWG * 128;
   const int tid = wg * 128 + warp * 32 + lane;
@@ -242,18 +254,18 @@ __device__ __forceinline__ void finish(const Args& a, const Work& w, const Excha
 #pragma unroll
     for (int i = 0; i < 4; i++) x.acc[c][i] *= factor[i >> 1];
   if (NWG == 1) {
-    deliver_rows(a, w, e, x, v_scale, 0, warp, lane);
-    deliver_rows(a, w, e, x, v_scale, 1, warp, lane);
+    deliver_rows<E5M2>(a, w, e, x, v_scale, 0, warp, lane);
+    deliver_rows<E5M2>(a, w, e, x, v_scale, 1, warp, lane);
   } else if (wg == 0) {
     give_rows<NWG>(e, x, 1, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
     take_rows<NWG>(e, x, 0, tid & 127);
-    deliver_rows(a, w, e, x, v_scale, 0, warp, lane);
+    deliver_rows<E5M2>(a, w, e, x, v_scale, 0, warp, lane);
   } else if (wg == 1) {
     give_rows<NWG>(e, x, 0, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
     take_rows<NWG>(e, x, 1, tid & 127);
-    deliver_rows(a, w, e, x, v_scale, 1, warp, lane);
+    deliver_rows<E5M2>(a, w, e, x, v_scale, 1, warp, lane);
   } else {
     give_rows<NWG>(e, x, 0, wg, tid & 127);
     give_rows<NWG>(e, x, 1, wg, tid & 127);
@@ -270,7 +282,7 @@ __device__ __forceinline__ void finish(const Args& a, const Work& w, const Excha
     cluster_arrive();
     for (int i = mine.first * 32 + tid; i < mine.end * 32; i += N) {
       const int unit = i >> 5, piece = i & 31, out_row = unit >> 2, dim = (unit & 3) * 128 + piece * 4;
-      const float4 o = sum_inbox(a, e, mine, unit - mine.first, piece);
+      const float4 o = sum_inbox<E5M2>(a, e, mine, unit - mine.first, piece);
       if (a.groups == 1)
         store_out(a, w, out_row, dim, o, v_scale);
       else

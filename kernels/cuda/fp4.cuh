@@ -78,7 +78,7 @@ struct Unpacker {
       const HalfRow rows(smem0 + L::PACKED_AT + packed * PACKED_BYTES, skipped, a.e8m0_stride, w.len - (w.tile0 + t) * TILE, tid);
       unpack_from<0>(rows, smem0 + stage * TILE_BYTES, t);
       mbar_arrive(smem0 + L::PACKED_EMPTY + packed * 8);
-      if (rows.half == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(smem0 + L::BASES + (stage * TILE + rows.row) * 4), "r"(rows.base) : "memory");
+      if (rows.half == 0) st_shared(smem0 + L::BASES + (stage * TILE + rows.row) * 4, (uint32_t)rows.base);
       fence_async_proxy();
       mbar_arrive(smem0 + L::FULL + stage * 8);
     }
@@ -87,7 +87,7 @@ struct Unpacker {
 
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) mla_fp4(const __grid_constant__ Args a) {
-  extern __shared__ __align__(1024) uint8_t smem[];
+  SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
   Work w(a);
   if (wg == L::NWG + L::UWG) {
@@ -103,13 +103,13 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_fp4(const __grid_constant__
     w.find_tiles(a);
     copy_packed<L>(a, w, smem0, lane);
   } else if (wg >= L::NWG) {
-    if constexpr (L::REGS) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(L::UNPACK_REGS));
+    if constexpr (L::REGS) give_registers<L::UNPACK_REGS>();
     cluster_arrive();
     w.find_tiles(a);
     bar_sync(START_BARRIER, L::THREADS);
     Unpacker<L>{a, w, smem_u32(smem), (int)threadIdx.x & 127}.run(wg - L::NWG);
   } else {
-    if constexpr (L::REGS) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(L::REGS));
+    if constexpr (L::REGS) take_registers<L::REGS>();
     multiply<L>(a, w, smem, warp, lane);
   }
 }

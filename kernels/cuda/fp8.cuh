@@ -62,7 +62,7 @@ struct Fp8Producer {
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::BLOCKS)
 mla_fp8(const __grid_constant__ CUtensorMap nope_map, const __grid_constant__ CUtensorMap rope_map, const __grid_constant__ Args a) {
-  extern __shared__ __align__(1024) uint8_t smem[];
+  SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   Work w(a);
   if (warp == L::NWG * 4) {

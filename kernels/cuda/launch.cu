@@ -1,7 +1,6 @@
 // Host side of the kernels: tensor maps and launches, a plain C interface for ctypes. Launches go to the default queue.
 #include <cudaTypedefs.h>
-#include "fp4.cuh"
-#include "fp8.cuh"
+#include "variants.cuh"
 
 static PFN_cuTensorMapEncodeTiled_v12000 encoder() {
   static void* f = nullptr;
@@ -16,16 +15,6 @@ static int make_map(CUtensorMap* m, const void* base, long rows, int box_bytes, 
   return encoder()(m, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(base), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
-
-// The variants, by the number that mla_decode takes.
-using Wide = Fp8<2, 5, 1, false, false>;          // 0: two warpgroups and five stages, one block per SM
-using Narrow = Fp8<1, 2, 2, false, false>;        // 1: one warpgroup and two stages, two blocks per SM
-using Paged = Fp8<2, 5, 1, false, true>;          // 2
-using Pairs2 = Fp4<2, 2, 2, 6, 128, 64, 3>;        // 3: mxfp4, many packed tiles
-using Pairs3 = Fp4<3, 2, 3, 4, 112, 32, 3>;        // 4: three multiplying warpgroups
-using Single2 = Fp4<2, 1, 2, 6, 0, 0, 3>;          // 5: one unpacking warpgroup
-using Single3 = Fp4<3, 1, 3, 4, 112, 48, 3>;       // 6
-constexpr int FIRST_FP4 = 3;
 
 struct Maps {                                     // 64-byte aligned; remade when what they describe changes
   CUtensorMap nope, rope;

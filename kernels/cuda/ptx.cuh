@@ -1,4 +1,5 @@
-// PTX instructions of sm_90a as functions. Addresses of shared memory are 32-bit (`smem_u32`).
+// PTX instructions of sm_90a as functions, and all that the kernels need of CUDA: on a CPU another ptx.cuh takes the place of this one.
+// Addresses of shared memory are 32-bit (`smem_u32`).
 #pragma once
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -6,7 +7,21 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+// The block's dynamic shared memory, as `uint8_t name[]`.
+#define SHARED_MEMORY(name) extern __shared__ __align__(1024) uint8_t name[]
 __device__ __forceinline__ uint32_t smem_u32(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ uint32_t ld_shared_u8(uint32_t addr) {
+  uint32_t r;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(r) : "r"(addr));
+  return r;
+}
+__device__ __forceinline__ void ld_shared(uint32_t (&x)[4], uint32_t addr) {
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(addr));
+}
+__device__ __forceinline__ void st_shared(uint32_t addr, uint32_t x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(addr), "r"(x) : "memory"); }
+__device__ __forceinline__ void st_shared(uint32_t addr, const uint32_t (&x)[4]) {
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+}
 
 // ---- mbarriers
 __device__ __forceinline__ void mbar_init(uint32_t bar, uint32_t count) {
@@ -51,6 +66,16 @@ __device__ __forceinline__ void bulk_load(uint32_t dst, const void* src, uint32_
 }
 // Ordinary stores to shared memory become visible to the tensor cores and the copy engine.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Registers per thread of the calling warpgroup, of those that the block was launched with.
+template <int REGS>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGS));
+}
+template <int REGS>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGS));
+}
 
 // ---- barriers
 __device__ __forceinline__ void bar_sync(int id, int threads) {
@@ -132,19 +157,43 @@ __device__ __forceinline__ void stmatrix4_trans(uint32_t addr, uint32_t a, uint3
                : "memory");
 }
 
+// ---- bits
+__device__ __forceinline__ uint64_t pack_u64(uint32_t low, uint32_t high) {
+  uint64_t r;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
+  return r;
+}
+__device__ __forceinline__ uint32_t or_and(uint32_t a, uint32_t b, uint32_t mask) {   // a | (b & mask) in one instruction
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xF8;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
+  return r;
+}
+
+// ---- f16x2 arithmetic
+__device__ __forceinline__ uint32_t sub_f16x2(uint32_t a, uint32_t b) {
+  uint32_t r;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+__device__ __forceinline__ uint32_t mul_f16x2(uint32_t a, uint32_t b) {
+  uint32_t r;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+
 // ---- conversions
 __device__ __forceinline__ void e4m3x4_to_f16(uint32_t& lo, uint32_t& hi, uint32_t x) {   // exact
   asm("{.reg .b16 l,h; mov.b32 {l,h}, %2; cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h;}" : "=r"(lo), "=r"(hi) : "r"(x));
 }
-__device__ __forceinline__ uint16_t f32x2_to_e4m3(float lo, float hi) {
-  uint16_t r;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi), "f"(lo));
-  return r;
-}
-__device__ __forceinline__ float2 e4m3x2_to_f32(uint16_t x) {
+__device__ __forceinline__ uint32_t e4m3x2_to_f16x2(uint16_t x) {   // exact
   uint32_t r;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"(x));
-  return __half22float2(*reinterpret_cast<__half2*>(&r));
+  return r;
+}
+__device__ __forceinline__ uint16_t f16x2_to_e4m3x2(uint32_t x) {
+  uint16_t r;
+  asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(r) : "r"(x));
+  return r;
 }
 __device__ __forceinline__ float exp2_approx(float x) {
   float r;
@@ -157,9 +206,11 @@ __device__ __forceinline__ float rcp_approx(float x) {
   return r;
 }
 __device__ __forceinline__ uint32_t pack_f16(float lo, float hi) {
-  __half2 h = __floats2half2_rn(lo, hi);
-  return *reinterpret_cast<uint32_t*>(&h);
+  uint32_t r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+  return r;
 }
+__device__ __forceinline__ float2 unpack_f16(uint32_t x) { return __half22float2(*reinterpret_cast<__half2*>(&x)); }
 __device__ __forceinline__ uint32_t pack_bf16(float lo, float hi) {
   __nv_bfloat162 h = __floats2bfloat162_rn(lo, hi);
   return *reinterpret_cast<uint32_t*>(&h);

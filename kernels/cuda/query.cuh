@@ -17,13 +17,9 @@ __device__ __forceinline__ int q_offset(int row, int dim) {
 
 // Two bf16 times a power of two, as f16 (exact but below 2^-14): e4m3 parts hi and lo with x = hi + lo / 16.
 __device__ __forceinline__ void split_pair(uint16_t& hi, uint16_t& lo, uint32_t bf16x2, float inverse) {
-  uint32_t x, back, rest;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(__uint_as_float(bf16x2 & 0xffff0000u) * inverse), "f"(__uint_as_float(bf16x2 << 16) * inverse));
-  asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(hi) : "r"(x));
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(back) : "h"(hi));
-  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(rest) : "r"(x), "r"(back));
-  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(rest) : "r"(rest), "r"(0x4c004c00u));   // 16
-  asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(lo) : "r"(rest));
+  const uint32_t x = pack_f16(__uint_as_float(bf16x2 << 16) * inverse, __uint_as_float(bf16x2 & 0xffff0000u) * inverse);
+  hi = f16x2_to_e4m3x2(x);
+  lo = f16x2_to_e4m3x2(mul_f16x2(sub_f16x2(x, e4m3x2_to_f16x2(hi)), 0x4c004c00u));   // 16
 }
 
 // The rows of one warp: WARPS warps share 16 rows. Loading is apart from storing so that other work hides its latency.

@@ -7,11 +7,6 @@
 
 constexpr int ROW_BYTES4 = D_QK / 2;
 
-__device__ __forceinline__ uint32_t or_and(uint32_t a, uint32_t b, uint32_t mask) {   // a | (b & mask) in one instruction
-  uint32_t r;
-  asm("lop3.b32 %0, %1, %2, %3, 0xF8;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
-  return r;
-}
 // Eight nibbles -> two registers of four e5m2 bytes, in order. t0 = {0, .5, 1, 1.5} * scale, t1 = {2, 3, 4, 6} * scale as e5m2.
 __device__ __forceinline__ void nibbles_to_e5m2(uint32_t& lo, uint32_t& hi, uint32_t x, uint32_t t0, uint32_t t1) {
   const uint32_t select = x & 0x77777777u, y = x * 16;
@@ -52,7 +47,7 @@ struct HalfRow {
     uint32_t largest = 0;
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
-      asm volatile("ld.shared.u8 %0, [%1];" : "=r"(e[i]) : "r"(scales + chunk(i)));
+      e[i] = ld_shared_u8(scales + chunk(i));
       largest = max(largest, e[i]);
     }
     largest = max(largest, __shfl_xor_sync(~0u, largest, 1));
@@ -64,10 +59,7 @@ struct HalfRow {
   template <int FIRST, int COUNT>
   __device__ __forceinline__ void load(uint32_t (&x)[COUNT][4]) const {
 #pragma unroll
-    for (int i = 0; i < COUNT; i++)
-      asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(x[i][0]), "=r"(x[i][1]), "=r"(x[i][2]), "=r"(x[i][3])
-                   : "r"(packed + chunk(FIRST + i) * 16));
+    for (int i = 0; i < COUNT; i++) ld_shared(x[i], packed + chunk(FIRST + i) * 16);
   }
 
   template <int FIRST, int COUNT>
@@ -83,7 +75,7 @@ struct HalfRow {
         nibbles_to_e5m2(o[2], o[3], x[n][2 * k + 1], t0, t1);
         const uint32_t dst = i == CHUNKS - 1 ? tile + 4 * BOX + row * 64 + (((half * 2 + k) ^ ((row >> 1) & 3)) << 4)
                                              : tile + (i >> 1) * BOX + row * 128 + (((chunk_in_box(i & 1) * 2 + k) ^ (row & 7)) << 4);
-        asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(dst), "r"(o[0]), "r"(o[1]), "r"(o[2]), "r"(o[3]) : "memory");
+        st_shared(dst, o);
       }
     }
   }

@@ -1,0 +1,98 @@
+"""The CUDA kernels compiled for this CPU (tests/support/cuda_on_cpu) and called like their backend."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels.cuda_backend import CUDA_KERNELS, CUDA_MAX_CLUSTER, CUDA_ROWS, CUDA_SOURCES, CudaArgs
+from kernels.layout import shape_of
+
+SUPPORT = Path(__file__).resolve().parents[1] / "support" / "cuda_on_cpu"
+OPTIONS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-Wno-unknown-pragmas", "-Wno-pass-failed"]
+
+
+@functools.cache
+def compiler() -> str | None:
+    """A C++ compiler that knows _Float16 on x86-64."""
+    for name in ("clang++-22", "clang++", "g++"):
+        if path := shutil.which(name):
+            probe = [path, "-std=c++17", "-x", "c++", "-c", "-o", os.devnull, "-"]
+            if subprocess.run(probe, input="_Float16 f(float x) { return (_Float16)x; }", text=True, capture_output=True).returncode == 0:
+                return path
+    return None
+
+
+@functools.cache
+def library(change: tuple[str, str, str] | None = None) -> ctypes.CDLL:
+    """The kernels; `change` (file, text, its replacement) is made in their source first."""
+    sources = dict(CUDA_SOURCES)
+    if change:
+        name, text, replacement = change
+        assert sources[name].count(text) == 1, f"{name} holds {text!r} {sources[name].count(text)} times"
+        sources[name] = sources[name].replace(text, replacement)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in sources.items():
+            Path(folder, name).write_text(text)
+        for source in SUPPORT.iterdir():
+            shutil.copy(source, folder)  # its ptx.cuh takes the place of the GPU's
+        built = Path(folder, "mla.so")
+        command = [str(compiler()), *OPTIONS, "-o", str(built), str(Path(folder, "launch.cpp"))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found = ctypes.CDLL(str(built))
+    found.mla_on_cpu.restype = ctypes.c_char_p
+    assert found.mla_args_bytes() == ctypes.sizeof(CudaArgs)
+    return found
+
+
+def decode(
+    data: Any, kernel: str, cluster: int = 1, groups: int = 1, seed: int = 0, pages: Any = None, change: Any = None
+) -> torch.Tensor:
+    """One launch; `pages` (block table, page size) for fp8_paged. Raises RuntimeError with what a GPU would have hung or died on."""
+    q, kv_data, _, kv_indptr, config = data
+    shape = shape_of(data)
+    kv, scale = kv_data["mxfp4" if kernel.startswith("mxfp4") else "fp8"]
+    row_blocks = -(-shape.rows // CUDA_ROWS)
+    blocks = shape.batch * row_blocks
+    nan = float("nan")
+    out = torch.full((*q.shape[:2], 512), nan, dtype=torch.bfloat16)
+    part = torch.full((blocks, groups, CUDA_ROWS, 512), nan)
+    part_ml = torch.full((blocks, groups, CUDA_ROWS, 2), nan)
+    tickets = torch.zeros(blocks, CUDA_MAX_CLUSTER, dtype=torch.int32)
+    table, page_size = pages or (kv_indptr, 1)
+    args = CudaArgs(
+        q=q.data_ptr(),
+        kv_scale=scale.data_ptr(),
+        kv=kv.data_ptr(),
+        kv_e8m0=scale.data_ptr(),
+        kv_indptr=kv_indptr.data_ptr(),
+        block_table=table.data_ptr(),
+        out=out.data_ptr(),
+        part=part.data_ptr(),
+        part_ml=part_ml.data_ptr(),
+        tickets=tickets.data_ptr(),
+        sm_scale=config["sm_scale"],
+        rows=shape.rows,
+        row_blocks=row_blocks,
+        cluster=cluster,
+        groups=groups,
+        e8m0_stride=scale.shape[-1],
+        table_stride=table.shape[-1],
+        page_bits=page_size.bit_length() - 1,
+    )
+    error = library(change).mla_on_cpu(
+        CUDA_KERNELS.index(kernel), ctypes.c_void_p(kv.data_ptr()), ctypes.c_long(kv.shape[0]), ctypes.byref(args), blocks, seed
+    )
+    if error:
+        raise RuntimeError(error.decode())
+    assert tickets.count_nonzero() == 0, "a launch leaves zero tickets"
+    return out

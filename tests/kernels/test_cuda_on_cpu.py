@@ -1,0 +1,108 @@
+"""The CUDA kernels without a GPU: their own source on a CPU machine with adversarial schedules, against the fp64 oracle."""
+
+import random
+
+import cuda_on_cpu
+import pytest
+import torch
+from mla_oracle import BF16_REL_L2, make_input, oracle, worst_rel_l2
+
+from kernels.cuda_backend import CUDA_KERNELS
+
+pytestmark = pytest.mark.skipif(cuda_on_cpu.compiler() is None, reason="needs a C++ compiler that knows _Float16")
+KERNELS = [name for name in CUDA_KERNELS if name != "fp8_paged"]
+MXFP4_KERNELS = [name for name in KERNELS if name.startswith("mxfp4")]
+
+
+def assert_right(data, kernel, cluster=1, groups=1, seed=0):
+    expected = oracle(data, "mxfp4" if kernel.startswith("mxfp4") else "fp8")
+    assert worst_rel_l2(cuda_on_cpu.decode(data, kernel, cluster, groups, seed), expected) < BF16_REL_L2
+
+
+@pytest.mark.parametrize(("cluster", "groups"), [(1, 1), (3, 1), (2, 2), (1, 3)])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_ragged_sequences_and_spare_rows(kernel, cluster, groups):
+    assert_right(make_input([200, 0, 64, 65, 1], 2, 12), kernel, cluster, groups, seed=cluster)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_stages_are_used_again_and_again(kernel):
+    data = make_input([900])
+    for seed in range(2):
+        assert_right(data, kernel, seed=seed)
+
+
+def test_a_cluster_of_sixteen():
+    assert_right(make_input([1100]), "fp8_narrow", 16)
+
+
+def check_random_shape(draw):
+    lengths = [draw.choice([0, 1, draw.randint(2, 130), draw.randint(1, 600)]) for _ in range(draw.randint(1, 3))]
+    data = make_input(lengths if any(lengths) else [1], draw.randint(1, 4), draw.choice([1, 8, 16, 24]), seed=draw.randint(0, 99))
+    cluster, groups = draw.choice([(1, 1), (2, 1), (3, 1), (5, 1), (1, 2), (2, 2), (3, 3)])
+    assert_right(data, draw.choice(KERNELS), cluster, groups, draw.randint(0, 1 << 30))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_shapes(seed):
+    check_random_shape(random.Random(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", range(4))
+def test_many_random_shapes(share):
+    draw = random.Random(1000 + share)
+    for _ in range(250):
+        check_random_shape(draw)
+
+
+@pytest.mark.parametrize("kernel", MXFP4_KERNELS)
+def test_block_scales_of_any_size(kernel):
+    """Of tokens up to 2^80 apart, and within a token as far apart as matters."""
+    data = make_input([150, 70, 1])
+    scales = data[1]["mxfp4"][1].view(torch.uint8)
+    draw = torch.Generator().manual_seed(1)
+    across = torch.randint(-40, 40, (221, 1), generator=draw)
+    within = torch.randint(-20, 1, (221, 18), generator=draw)
+    scales[:221, :18] = (scales[:221, :18].int() + across + within).clamp(1, 254).to(torch.uint8)
+    assert_right((data[0] * 2.0**-40, *data[1:]), kernel, 2)  # scores stay of order one
+
+
+@pytest.mark.parametrize("scale", [2.0**-20, 2.0**12])
+def test_queries_of_any_size(scale):
+    data = make_input([100, 50])
+    config = {**data[4], "sm_scale": data[4]["sm_scale"] / scale}
+    assert_right((data[0] * scale, *data[1:4], config), "fp8_wide", 2)
+
+
+def test_nan_beyond_a_sequence_stays_there():
+    data = make_input([70, 3, 100])
+    data[1]["fp8"][0].view(torch.uint8)[70:73] = 0x7F  # NaN: the second sequence, which lies in the first one's last tile
+    out = cuda_on_cpu.decode(data, "fp8_wide")
+    assert out[0].isfinite().all()
+    assert out[1].isnan().all()
+    assert out[2].isfinite().all()
+
+
+@pytest.mark.parametrize("page_size", [8, 16, 64, 256])
+def test_pages_anywhere(page_size):
+    """Unused pages and the rest of a sequence's last one hold NaN."""
+    lengths = [300, 1, 0, 64, 133]
+    data = make_input(lengths, 1, 16)
+    rows, table = scattered(data, lengths, page_size)
+    paged = (data[0], {**data[1], "fp8": (rows, data[1]["fp8"][1])}, *data[2:])
+    out = cuda_on_cpu.decode(paged, "fp8_paged", 2, 1, pages=(table, page_size))
+    assert worst_rel_l2(out, oracle(data, "fp8")) < BF16_REL_L2
+
+
+def scattered(data, lengths, page_size):
+    """The fp8 rows in pages of a shuffled cache, and the block table."""
+    pages_each = -(-max(lengths) // page_size)
+    shuffled = torch.randperm(2 * len(lengths) * pages_each, generator=torch.Generator().manual_seed(0))
+    table = shuffled[: len(lengths) * pages_each].view(len(lengths), pages_each).int()
+    fp8 = data[1]["fp8"][0]
+    rows = torch.full((len(shuffled) * page_size, 1, 576), 0x7F, dtype=torch.uint8)
+    for sequence, first in enumerate(data[3][:-1].tolist()):
+        for token in range(lengths[sequence]):
+            rows[int(table[sequence, token // page_size]) * page_size + token % page_size] = fp8.view(torch.uint8)[first + token]
+    return rows.view(fp8.dtype), table

@@ -1,0 +1,38 @@
+"""Faults put into the CUDA kernels: the CPU machine notices each, or what it says of the kernels would mean little."""
+
+import cuda_on_cpu
+import pytest
+import torch
+from mla_oracle import BF16_REL_L2, make_input, oracle, worst_rel_l2
+
+pytestmark = pytest.mark.skipif(cuda_on_cpu.compiler() is None, reason="needs a C++ compiler that knows _Float16")
+FAULTS = {
+    "scores before the tile has arrived": ("block.cuh", "    mbar_wait(full + stage * 8, (t / STAGES) & 1);\n", ""),
+    "a tile that is never released": ("block.cuh", "    if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);\n", ""),
+    "shares summed before they have arrived": ("combine.cuh", "    mbar_wait(e.inbox_full, 0);\n", ""),
+    "an expectation one byte short": ("combine.cuh", "cluster * ROWS * 8);", "cluster * ROWS * 8 - 8);"),
+    "a block that leaves early": (
+        "combine.cuh",
+        "  if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read\n",
+        "",
+    ),
+    "rows of the next sequence": ("block.cuh", "    if (!E5M2 && rows < TILE) clear_rows(", "    if (false) clear_rows("),
+    "a parity wait two phases behind": ("block.cuh", "    if (STAGES % NWG && t >= STAGES) mbar_wait(", "    if (false) mbar_wait("),
+}
+QUICK = ("scores before the tile has arrived", "shares summed before they have arrived")
+
+
+@pytest.mark.parametrize("fault", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FAULTS])
+def test_fault(fault):
+    data = make_input([900, 130])
+    expected = oracle(data, "fp8")[:1]
+    data[1]["fp8"][0].view(torch.uint8)[900:] = 0x7F  # the second sequence is NaN
+
+    def wrong(seed):
+        try:
+            out = cuda_on_cpu.decode(data, "fp8_wide", 1 + seed % 2, 1, seed, change=FAULTS[fault])
+        except RuntimeError:
+            return True
+        return not worst_rel_l2(out[:1], expected) < BF16_REL_L2
+
+    assert any(wrong(seed) for seed in range(40))
