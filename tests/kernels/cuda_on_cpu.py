@@ -26,7 +26,8 @@ def compiler() -> str | None:
     for name in ("clang++-22", "clang++", "g++"):
         if path := shutil.which(name):
             probe = [path, "-std=c++17", "-x", "c++", "-c", "-o", os.devnull, "-"]
-            if subprocess.run(probe, input="_Float16 f(float x) { return (_Float16)x; }", text=True, capture_output=True).returncode == 0:
+            source = "_Float16 f(float x) { return (_Float16)x; }"
+            if subprocess.run(probe, input=source, text=True, capture_output=True).returncode == 0:
                 return path
     return None
 
@@ -57,7 +58,10 @@ def library(change: tuple[str, str, str] | None = None) -> ctypes.CDLL:
 def decode(
     data: Any, kernel: str, cluster: int = 1, groups: int = 1, seed: int = 0, pages: Any = None, change: Any = None
 ) -> torch.Tensor:
-    """One launch; `pages` (block table, page size) for fp8_paged. Raises RuntimeError with what a GPU would have hung or died on."""
+    """One launch; `pages` (block table, page size) for fp8_paged.
+
+    Raises RuntimeError with what a GPU would have hung or died on.
+    """
     q, kv_data, _, kv_indptr, config = data
     shape = shape_of(data)
     kv, scale = kv_data["mxfp4" if kernel.startswith("mxfp4") else "fp8"]

@@ -38,7 +38,8 @@ def test_a_cluster_of_sixteen():
 
 def check_random_shape(draw):
     lengths = [draw.choice([0, 1, draw.randint(2, 130), draw.randint(1, 600)]) for _ in range(draw.randint(1, 3))]
-    data = make_input(lengths if any(lengths) else [1], draw.randint(1, 4), draw.choice([1, 8, 16, 24]), seed=draw.randint(0, 99))
+    q_len, heads, seed = draw.randint(1, 4), draw.choice([1, 8, 16, 24]), draw.randint(0, 99)
+    data = make_input(lengths if any(lengths) else [1], q_len, heads, seed=seed)
     cluster, groups = draw.choice([(1, 1), (2, 1), (3, 1), (5, 1), (1, 2), (2, 2), (3, 3)])
     assert_right(data, draw.choice(KERNELS), cluster, groups, draw.randint(0, 1 << 30))
 
@@ -104,5 +105,6 @@ def scattered(data, lengths, page_size):
     rows = torch.full((len(shuffled) * page_size, 1, 576), 0x7F, dtype=torch.uint8)
     for sequence, first in enumerate(data[3][:-1].tolist()):
         for token in range(lengths[sequence]):
-            rows[int(table[sequence, token // page_size]) * page_size + token % page_size] = fp8.view(torch.uint8)[first + token]
+            page = int(table[sequence, token // page_size])
+            rows[page * page_size + token % page_size] = fp8.view(torch.uint8)[first + token]
     return rows.view(fp8.dtype), table

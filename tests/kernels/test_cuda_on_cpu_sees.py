@@ -17,7 +17,11 @@ FAULTS = {
         "",
     ),
     "rows of the next sequence": ("block.cuh", "    if (!E5M2 && rows < TILE) clear_rows(", "    if (false) clear_rows("),
-    "a parity wait two phases behind": ("block.cuh", "    if (STAGES % NWG && t >= STAGES) mbar_wait(", "    if (false) mbar_wait("),
+    "a parity wait two phases behind": (
+        "block.cuh",
+        "    if (STAGES % NWG && t >= STAGES) mbar_wait(",
+        "    if (false) mbar_wait(",
+    ),
 }
 QUICK = ("scores before the tile has arrived", "shares summed before they have arrived")
 
