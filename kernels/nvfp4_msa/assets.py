@@ -1,8 +1,16 @@
-"""Kernel sources that live in files of their own. The bundler replaces this module by their contents."""
+"""The tuned table and kernel sources that live in files of their own. The bundler replaces this module by their contents."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import yaml
+
+PROBLEM = Path(__file__).resolve().parents[2] / "problems" / "nvfp4_msa"
+
+# {device or architecture: [{"shape": [...], "backend": name, "params": {...}}]}
+DISPATCH_TABLE: dict[str, list[dict[str, Any]]] = yaml.safe_load((PROBLEM / "dispatch.yml").read_text())["nvfp4-msa"]
 
 SHARED_HIP = Path(__file__).resolve().parent.parent / "hip"
 HIP_COMMON = (SHARED_HIP / "common.hip").read_text()
