@@ -1,0 +1,247 @@
+"""The search for one shape, as a generator of Asks: explore, refine, choose a challenger, let it duel with the incumbent.
+
+It says what is to be measured and is sent what came of it, so one loop can run many shapes against any executor.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import zlib
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+
+from harness.records import from_json, to_json
+from sweep.config import Preset
+from sweep.decision import Decision, Duel, decide
+from sweep.racing import losers
+from sweep.record import Record, Status
+from sweep.sampler import Proposer
+from sweep.space import Space
+from sweep.store import StoredStudy
+from sweep.variant import Ask, Outcome, Target, Variant
+
+DECISION = "decision"
+MAX_SEEDS = 4  # settings of other shapes that are tried first
+
+Steps = Generator[Ask, list[Outcome], Decision]
+Measured = Generator[Ask, list[Outcome], None]
+
+
+@dataclass
+class ShapeSearch:
+    """One shape's search. `entry`: what dispatch.yml says for it now; `seeds`: settings worth trying first.
+
+    `screen` says why a variant must not run, or None. `is_late`: whether the time for new candidates is over.
+    """
+
+    target: Target
+    space: Space
+    study: StoredStudy
+    preset: Preset
+    entry: Variant | None = None
+    seeds: Sequence[Variant] = ()
+    screen: Callable[[Variant], str | None] = lambda variant: None
+    is_late: Callable[[], bool] = lambda: False
+    phase: str = "waiting"
+    incumbent: Variant | None = None
+    incumbent_ns: float | None = None
+    _records: dict[Variant, Record] = field(default_factory=dict)
+
+    def run(self) -> Steps:
+        """Everything that is left to do. Raises SpaceError if no backend of the space can be used."""
+        self._read_records()
+        if decision := self._decided():
+            self.phase = "done before"
+            return decision
+        met = yield from self._meet_incumbent()
+        yield from self._explore()
+        yield from self._refine()
+        decision = yield from self._settle(met)
+        self.study.set(DECISION, {"entry": to_json(self.entry), "decision": to_json(decision)})
+        self.phase = "done"
+        return decision
+
+    @property
+    def tried(self) -> int:
+        """Candidates with a record."""
+        return len(self._records)
+
+    def best(self) -> Record | None:
+        """The fastest candidate that was measured to the end."""
+        done = [record for record in self._records.values() if record.status == "ok"]
+        return min(done, key=lambda record: record.median_ns or 0.0, default=None)
+
+    def records(self) -> list[Record]:
+        """What is known of every candidate."""
+        return list(self._records.values())
+
+    def _read_records(self) -> None:
+        """Everything that is stored, other machines' trials too."""
+        self._records = {record.variant: record for record in self.study.records()}
+
+    def _decided(self) -> Decision | None:
+        """The stored decision, as long as the table says what it said then, or what was decided."""
+        stored = self.study.get(DECISION)
+        if stored is None:
+            return None
+        before = from_json(Variant, stored["entry"]) if stored["entry"] else None
+        decision: Decision = from_json(Decision, stored["decision"], "decision")
+        applied = decision.changes and self.entry == decision.challenger
+        if not applied and self.entry != before:
+            return None
+        self.incumbent = decision.incumbent
+        self.incumbent_ns = statistics.median(decision.duel.incumbent_ns) if decision.duel else None
+        return decision
+
+    # ---- phases
+
+    def _meet_incumbent(self) -> Generator[Ask, list[Outcome], Outcome]:
+        """Measure what the table says now; a submission that describes itself says what that is."""
+        self.phase = "incumbent"
+        (outcome,) = yield Ask(self.target, (None,), sum(self.preset.race_samples), f"{self.target}/incumbent")
+        self.incumbent = outcome.described or self.entry
+        if outcome.ok:
+            self.incumbent_ns = statistics.median(outcome.samples_ns)
+        return outcome
+
+    def _explore(self) -> Measured:
+        """Seeds, then the sampler's proposals, until enough are tried."""
+        self.phase = "exploring"
+        if self.preset.exhaustive:
+            return (yield from self._try_everything())
+        while self.tried < self.preset.trials and not self.is_late():
+            batch = self._proposals(min(self.preset.batch, self.preset.trials - self.tried))
+            if not batch:
+                return
+            yield from self._race(batch)
+
+    def _try_everything(self) -> Measured:
+        rest = [variant for variant in self.space if variant not in self._records]
+        self._random().shuffle(rest)
+        for start in range(0, len(rest), self.preset.batch):
+            if self.is_late():
+                return
+            yield from self._race(rest[start : start + self.preset.batch])
+
+    def _refine(self) -> Measured:
+        """Neighbours of the best, until none is better: the sampler finds the region, this its lowest point."""
+        self.phase = "refining"
+        for _ in range(self.preset.refine_rounds):
+            best = self.best()
+            fresh = [v for v in self.space.neighbours(best.variant) if v not in self._records] if best else []
+            for start in range(0, len(fresh), self.preset.batch):
+                if self.is_late():
+                    return
+                yield from self._race(fresh[start : start + self.preset.batch])
+            if not fresh or self.best() == best:
+                return
+
+    def _settle(self, met: Outcome) -> Steps:
+        """The decision, from fresh samples."""
+        self.phase = "duel"
+        challenger = yield from self._challenger(met)
+        if not met.ok:
+            return self._without_incumbent(met, challenger)
+        if challenger is None:
+            a, b = yield self._duel_of(())
+            return self._kept("kept: nothing tried was faster", Duel(a.samples_ns, b.samples_ns, b.samples_ns), a, b)
+        a, b, c = yield self._duel_of((challenger,))
+        if not (a.ok and b.ok and c.ok):
+            return self._kept(f"kept: the duel with {challenger} failed: {a.message or b.message or c.message}", None, a, b)
+        return decide(self.incumbent, challenger, Duel(a.samples_ns, b.samples_ns, c.samples_ns))
+
+    def _duel_of(self, challengers: tuple[Variant, ...]) -> Ask:
+        return Ask(self.target, (None, None, *challengers), self.preset.duel_samples, f"{self.target}/duel")
+
+    def _challenger(self, met: Outcome) -> Generator[Ask, list[Outcome], Variant | None]:
+        """The best of the finalists in a run of their own, if it is not the incumbent and not behind it."""
+        finalists = self._finalists()
+        if not finalists:
+            return None
+        variants = (*finalists, None) if met.ok else finalists
+        outcomes = yield Ask(self.target, tuple(variants), self.preset.final_samples, f"{self.target}/final")
+        times = {v: statistics.median(o.samples_ns) for v, o in zip(variants, outcomes, strict=True) if o.ok}
+        return min(times, key=lambda variant: times[variant], default=None)
+
+    def _finalists(self) -> tuple[Variant, ...]:
+        """The fastest candidates that are not the incumbent."""
+        done = [r for r in self._records.values() if r.status == "ok" and not r.variant.within(self.incumbent)]
+        return tuple(r.variant for r in sorted(done, key=lambda r: r.median_ns or 0.0)[: self.preset.finalists])
+
+    def _without_incumbent(self, met: Outcome, challenger: Variant | None) -> Decision:
+        if challenger is None:
+            why = next((record.message for record in self._records.values() if record.message), "none was tried")
+            reason = f"kept: neither the entry ({met.message}) nor any candidate runs ({why})"
+            return Decision(False, reason, self.incumbent, None)
+        median_ns = self._records[challenger].median_ns
+        return Decision(True, f"changed: the entry does not run: {met.message}", self.incumbent, challenger, None, median_ns)
+
+    def _kept(self, reason: str, duel: Duel | None, a: Outcome, b: Outcome) -> Decision:
+        if not (a.ok and b.ok):
+            return Decision(False, reason, self.incumbent, None)
+        return Decision(False, reason, self.incumbent, None, duel, statistics.median(a.samples_ns))
+
+    # ---- candidates
+
+    def _proposals(self, count: int) -> list[Variant]:
+        """Seeds not yet tried, then what the sampler says, whose seed is the number of trials: a resumed search goes the same
+        way."""
+        self._read_records()
+        seeds = [self.space.exact(variant) for variant in (self.incumbent, *self.seeds[:MAX_SEEDS])]
+        fresh = list(dict.fromkeys(seed for seed in seeds if seed is not None and seed not in self._records))[:count]
+        proposer = Proposer(self.space, self._seed())
+        for record in self._records.values():
+            proposer.learn(record)
+        return fresh + proposer.propose(count - len(fresh), {*self._records, *fresh})
+
+    def _seed(self) -> int:
+        return zlib.crc32(f"{self.study.name}/{self.tried}".encode())
+
+    def _random(self) -> random.Random:
+        return random.Random(self._seed())
+
+    def _race(self, batch: Sequence[Variant]) -> Measured:
+        """Measure a batch step by step, the slow ones dropping out; every candidate ends as a record."""
+        alive: dict[int, Variant] = {}
+        for number, variant in enumerate(batch):
+            if reason := self.screen(variant):
+                self._finish(variant, "screened", (), reason)
+            else:
+                alive[number] = variant
+        samples: dict[int, tuple[int, ...]] = dict.fromkeys(alive, ())
+        tag = f"{self.target}/race{self.tried}"
+        for step, count in enumerate(self.preset.race_samples):
+            if alive:
+                outcomes = yield Ask(self.target, tuple(alive.values()), count, f"{tag}/{step}")
+                self._take(alive, samples, outcomes)
+                self._drop_losers(alive, samples)
+        for number, variant in alive.items():
+            self._finish(variant, "ok", samples[number])
+
+    def _take(self, alive: dict[int, Variant], samples: dict[int, tuple[int, ...]], outcomes: list[Outcome]) -> None:
+        """Note what an Ask brought; candidates without a right result are out."""
+        missing: set[str] = set()
+        for number, outcome in zip(list(alive), outcomes, strict=True):
+            if outcome.ok:
+                samples[number] += outcome.samples_ns
+                continue
+            variant = alive.pop(number)
+            if outcome.status == "unavailable":
+                missing.add(variant.backend)
+            else:
+                self._finish(variant, "wrong" if outcome.status == "wrong" else "failed", (), outcome.message)
+        if missing:
+            self.space.without(missing)
+
+    def _drop_losers(self, alive: dict[int, Variant], samples: dict[int, tuple[int, ...]]) -> None:
+        best = self.best()
+        for number in losers({n: samples[n] for n in alive}, best.samples_ns if best else ()):
+            self._finish(alive.pop(number), "raced out", samples[number])
+
+    def _finish(self, variant: Variant, status: Status, samples_ns: tuple[int, ...], message: str = "") -> None:
+        record = Record(variant, status, samples_ns, message)
+        self.study.add(record)
+        self._records[variant] = record
+
+
