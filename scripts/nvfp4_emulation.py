@@ -38,7 +38,7 @@ class Emulation:
     traits: Traits
     verdict: Verdict
     judgements: list[dict[str, Any]]
-    blocks: int  # that rows and KV heads attend to; duplicates count
+    tiles: int  # blocks that rows and KV heads attend to; duplicates count
 
     @property
     def run(self) -> Run:
@@ -51,7 +51,7 @@ class Emulation:
     @property
     def kv_bytes_ratio(self) -> float:
         """Cache bytes requested over the bytes of the blocks."""
-        return self.run.counters.buffers["cache"].requested_load / (self.blocks * HEAD_BYTES) if self.blocks else 1.0
+        return self.run.counters.buffers["cache"].requested_load / (self.tiles * HEAD_BYTES) if self.tiles else 1.0
 
 
 def instantiation(traits: Traits) -> str:

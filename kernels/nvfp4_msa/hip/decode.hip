@@ -91,6 +91,7 @@ __global__ void __launch_bounds__(kThreads, T.waves_per_simd)
     if (split == 0) store_zeros<kHeadDim>(out + (u64)first_head * kHeadDim, heads);
     return;
   }
+  const float k_unit = *k_scale, v_unit = *v_scale;  // before the blocks, behind which they would have to wait
   const RawQuery raw(q + (u64)(first_head + min(at.column, heads - 1)) * kHeadDim, at.group);
   const Slots slots(topk + ((u64)kv_head * topk_rows + row.index) * num_slots, num_slots, block_table + (u64)row.request * table_stride, position, at.lane);
   const Share share(slots.count, split, num_kv_splits);
@@ -103,13 +104,13 @@ __global__ void __launch_bounds__(kThreads, T.waves_per_simd)
   Decoder<T> decoder = {own, at, Loader(cache, kv_heads, kv_head, at), slots, share, position % kBlockTokens + 1 - at.wave * kWaveTokens, Keys(at), Values<T>(at)};
   decoder.start();
   const Query query(raw);
-  decoder.softmax.to_log2 = unit_score(sm_scale, *k_scale, query.scale);
+  decoder.softmax.to_log2 = unit_score(sm_scale, k_unit, query.scale);
   decoder.run(query);
 
   store_sums(&own->sums, decoder.sums, decoder.softmax, at);
   barrier();
   const Destination<kHeadDim> to = {out, partial, lse, num_kv_splits, split, share.active_splits == 1};
-  merge_waves<T>(shared, to, at.column < heads ? (int)first_head + at.column : -1, *v_scale, at);
+  merge_waves<T>(shared, to, at.column < heads ? (int)first_head + at.column : -1, v_unit, at);
   if (to.whole || !arrives_last(tickets + row.index * kv_heads + kv_head, share.active_splits, &shared->ticket)) return;
   for (int head = at.wave; head < heads; head += kWaves)
     combine_row<kHeadDim>(out, partial, lse, first_head + head, num_kv_splits, share.active_splits, at.lane);
