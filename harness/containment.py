@@ -58,6 +58,11 @@ class Containment:
         return tuple(layer for layer, active in found.items() if active)
 
     @property
+    def contains(self) -> bool:
+        """Whether there is anything but a process of its own."""
+        return self.wall != "none" or bool(self.landlock_abi) or self.seccomp
+
+    @property
     def warning(self) -> str:
         """What is missing, in one line; empty if nothing is."""
         walled = self.wall != "none"
@@ -158,6 +163,18 @@ def ways(defences: Defences = ALL_ON) -> Iterator[Containment]:
     yield made("none", False)
     if abi or seccomp.supported():
         yield made("none", False, landlock_abi=0, seccomp=False)
+
+
+def attempts(defences: Defences, on_gpu: bool) -> Iterator[tuple[Containment, bool]]:
+    """Ways to start a worker, best first, and whether it is to share the referee's device memory or gets copies.
+
+    Layers are worth more than speed: nothing is given up for shared memory as long as copies work.
+    """
+    if on_gpu:
+        yield from ((way, True) for way in ways(defences) if way.contains)
+    for way in ways(defences):
+        yield from ((way, True),) if on_gpu and not way.contains else ()
+        yield way, False
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from typing import Any, Self
 LIBRARY = "libnvidia-ml.so.1"
 CLOCK_SM = 1
 MAX_PROCESSES = 64
+REASONS_FUNCTIONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")  # from 535 on
 # nvmlClocksEventReason*: only those that take speed away; idle, a chosen clock and the display are none.
 REASONS = {
     0x04: "power cap",
@@ -60,7 +61,7 @@ class NvidiaProbe:
         }
 
     def _reasons(self, mask: ctypes.c_ulonglong) -> tuple[str, ...]:
-        known = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.byref(mask))
+        known = any(self._ask(function, ctypes.byref(mask)) for function in REASONS_FUNCTIONS)
         return tuple(name for bit, name in REASONS.items() if mask.value & bit) if known else ()
 
     def _pids(self) -> frozenset[int] | None:

@@ -1,10 +1,12 @@
 """The referee's input buffers: filled by the problem's generator, lent to workers, never taken back from them.
 
 On a CPU the buffers are memory files. The referee maps them shared; a worker maps them privately, so its writes never
-reach the referee and one copy serves both. On a GPU the buffers lie in a memory pool of their own and are lent by
-IPC handle; the referee keeps the generator's own tensors apart and judges with those.
+reach the referee and one copy serves both. On a GPU the buffers are memory of their own and are lent by descriptor
+(NVIDIA), or lie in a pool of their own and are lent by IPC handle; the referee keeps the generator's own tensors apart
+and judges with those.
 """
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable
@@ -13,13 +15,13 @@ from typing import Any
 
 import torch
 
-from harness import memory
+from harness import cuda_vmm, memory
 from harness.codec import decode, encode
 
 
 @dataclass
 class _Buffer:
-    """A storage that workers may map: through `fd` if it is a memory file, else by device IPC.
+    """A storage that workers may map: through `fd`, or by IPC handle if there is none.
 
     `device` is where the worker wants it: a memory file that belongs to a GPU is copied there by the worker.
     """
@@ -27,13 +29,15 @@ class _Buffer:
     storage: torch.UntypedStorage
     device: torch.device
     fd: int | None
+    on_device: bool = False  # lent where it lies, in device memory
     loans: list[memory.DeviceLoan] = field(default_factory=list)
 
     def describe(self) -> dict[str, Any]:
-        entry = {"device": str(self.device), "nbytes": self.storage.nbytes(), "memory": "memfd"}
-        if self.fd is None:  # every handle may be opened once, so each loan makes its own
+        kind = "memfd" if not self.on_device else "vmm" if self.fd is not None else "ipc"
+        entry = {"device": str(self.device), "nbytes": self.storage.nbytes(), "memory": kind}
+        if kind == "ipc":  # every handle may be opened once, so each loan makes its own
             self.loans.append(memory.DeviceLoan(self.storage))
-            entry |= {"memory": "ipc", "handle": self.loans[-1].describe()}
+            entry["handle"] = self.loans[-1].describe()
         return entry
 
 
@@ -99,13 +103,23 @@ class InputBuffers:
 
     def _allocate(self, nbytes: int, device: torch.device) -> _Buffer:
         if device.type == "cuda" and self._device_ipc and nbytes:
-            with torch.cuda.use_mem_pool(_lending_pool()):
-                return _Buffer(torch.UntypedStorage(nbytes, device=device), device, None)
+            return _on_device(nbytes, device)
         fd = memory.create_memfd("kernelproof-input", nbytes)
         storage = memory.map_shared(fd, nbytes)
         if self._private:
             memory.seal_writes(fd)  # a worker holds this descriptor while it maps
         return _Buffer(storage, device, fd)
+
+
+def _on_device(nbytes: int, device: torch.device) -> _Buffer:
+    """Device memory that can be lent by descriptor where the driver offers that, else by handle."""
+    for _ in range(2 if torch.version.cuda else 0):
+        with contextlib.suppress(cuda_vmm.CannotShare):
+            storage, fd = cuda_vmm.create(nbytes, device)
+            return _Buffer(storage, device, fd, on_device=True)
+        torch.cuda.empty_cache()  # what torch keeps for later is missing to the driver
+    with torch.cuda.use_mem_pool(_lending_pool()):
+        return _Buffer(torch.UntypedStorage(nbytes, device=device), device, None, on_device=True)
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from harness.assemble import Assembler, failed_case
 from harness.case_run import CaseRun
 from harness.clock import Clock, WallClock
 from harness.compare import compare_cases
-from harness.containment import ALL_ON, Containment, ways
+from harness.containment import ALL_ON, Containment, attempts
 from harness.defences import Defences
 from harness.devices import data_limit_bytes, describe_device
 from harness.errors import CallFailed, HarnessError, SubmissionNotLoaded, SubmissionRaised
@@ -72,13 +72,14 @@ class Workers:
         self._session: Session | None = None
         self._started = 0
         self.load_ns: int | None = None
-        self.device_ipc = request.device.type == "cuda"
-        self._untried = ways(request.defences)
-        self._way = next(self._untried)
+        self.device_ipc = False
+        self.given_up: list[str] = []  # stronger layers, and why
+        self._way: Containment | None = None
 
     @property
     def containment(self) -> Containment:
-        """What the present worker is contained by."""
+        """What the workers are contained by; known once the first has started."""
+        assert self._way is not None
         return self._way
 
     def session(self) -> Session:
@@ -104,31 +105,32 @@ class Workers:
         return session
 
     def _contained(self) -> Session:
-        """A worker behind the strongest layers that it can start behind and share device memory through; if none let it
-        share, it gets copies. Raises SubmissionNotLoaded if it starts behind none."""
-        while True:
-            try:
-                session = self._begin(self._way)
-            except SubmissionNotLoaded:  # the worker, or its device, cannot be used behind these layers
-                if not self._step_down():
-                    raise
+        """A worker behind the best layers that let it start. The first one finds them, before any submission has run;
+        all others start behind the same. Raises SubmissionNotLoaded if it starts behind none."""
+        if self._way is not None:
+            return self._begin(self._way, self.device_ipc)
+        unusable: dict[Containment, SubmissionNotLoaded] = {}
+        for way, device_ipc in attempts(self._request.defences, self._request.device.type == "cuda"):
+            if way in unusable:
                 continue
-            if not self.device_ipc or _shares_device_memory(session, self._request.device):
-                session.device_ipc = self.device_ipc
+            try:
+                session = self._begin(way, device_ipc)
+            except SubmissionNotLoaded as error:  # the worker, or its device, cannot be used behind these layers
+                unusable[way] = error
+                self._give_up(way, f"no worker starts there: {error}")
+                continue
+            why_not = why_not_shared(session, self._request.device) if device_ipc else ""
+            if not why_not:
+                self._way, self.device_ipc = way, device_ipc
                 return session
             session.close()
-            self._step_down()
+            self._give_up(way, f"device memory cannot be shared: {why_not}")
+        raise list(unusable.values())[-1]
 
-    def _step_down(self) -> bool:
-        """Go on to the next weaker layers; after the last ones begin again without shared device memory, if that was asked."""
-        way = next(self._untried, None)
-        if way is None and self.device_ipc:
-            self.device_ipc, self._untried = False, ways(self._request.defences)
-            way = next(self._untried)
-        self._way = way or self._way
-        return way is not None
+    def _give_up(self, way: Containment, reason: str) -> None:
+        self.given_up.append(f"not behind {', '.join(way.layers)}: {reason.splitlines()[0]}")
 
-    def _begin(self, containment: Containment) -> Session:
+    def _begin(self, containment: Containment, device_ipc: bool) -> Session:
         """A worker with its clock, without the submission."""
         self._started += 1
         folder = self._scratch / f"worker{self._started}"
@@ -145,21 +147,22 @@ class Workers:
         except BaseException:
             session.close()
             raise
+        session.device_ipc = device_ipc
         return session
 
 
-def _shares_device_memory(session: Session, device: torch.device) -> bool:
-    """Whether the worker can open an IPC handle of this process."""
+def why_not_shared(session: Session, device: torch.device) -> str:
+    """Why the worker cannot open device memory of this process; empty if it can."""
     buffers = InputBuffers(device_ipc=True)
     try:
         buffers.fill(lambda: torch.zeros(1, device=device))
         session.map("probe", buffers)
         session.unmap("probe")
-    except (CallFailed, RuntimeError):
-        return False
+    except (CallFailed, RuntimeError) as error:
+        return str(error) or type(error).__name__
     finally:
         buffers.close()
-    return True
+    return ""
 
 
 class Evaluation:
@@ -288,6 +291,7 @@ class Evaluation:
         warnings = (*self._result.warnings, *advise(LOADED_RULES, self._result))
         if workers.containment.warning:
             warnings += (workers.containment.warning,)
+        warnings += tuple(workers.given_up)
         if self._request.device.type == "cuda" and not workers.device_ipc:
             warnings += ("device memory cannot be shared between processes here: inputs are copied to the worker",)
         self._result = replace(self._result, warnings=warnings)

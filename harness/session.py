@@ -36,7 +36,7 @@ from harness.text import printable, printable_all
 from harness.timing import Cold, Sample, evictor
 
 WORKER_CHECKS = ("verified_timer", "copied_at_return", "exact_type", "poisoned_memory")  # defences with a part in the worker
-START_TIMEOUT_S = 180.0  # for Python and torch to start
+START_TIMEOUT_S = 600.0  # for Python, torch and the device to start, on a busy machine too
 MAX_OUTPUT_BYTES = 16 << 30
 MAX_OUTPUT_STORAGES = 10_000
 ALIGNMENT_BYTES = 256
@@ -113,7 +113,9 @@ class Session:
         checks = {name: getattr(self._defences, name) for name in WORKER_CHECKS}
         with self._nothing_loaded():
             self._receive("ready", START_TIMEOUT_S)
+            self._left_s = START_TIMEOUT_S  # a device's context too is none of the submission's time
             self._ask("START", {"device": str(self._device), "cold": vars(cold), "checks": checks}, "started")
+            self._left_s = self._timeout_s
 
     def load(self) -> int:
         """Import the submission; the nanoseconds it took. Raises SubmissionNotLoaded, whatever went wrong."""

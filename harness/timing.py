@@ -146,10 +146,7 @@ def evictor(device: torch.device, cold: Cold) -> Callable[[], Any]:
     if cold.method == "read":
         read, reset = reader(device, cold.nbytes), persistence_reset(device)
         return lambda: (reset(), read())
-    if cold.method == "randn":
-        randn = torch.randn
-        return lambda: discard(randn(RANDN_SHAPE, device=device))
-    return lambda: None
+    return randomizer(device, RANDN_SHAPE) if cold.method == "randn" else lambda: None
 
 
 def persistence_reset(device: torch.device) -> Callable[[], Any]:
@@ -164,6 +161,19 @@ def persistence_reset(device: torch.device) -> Callable[[], Any]:
     return lambda: (limit(PERSISTING_L2_LIMIT, ctypes.c_size_t(0)), reset())
 
 
+def randomizer(device: torch.device, shape: tuple[int, ...]) -> Callable[[], Any]:
+    """A call that fills fp32 [shape] with random numbers. The memory is taken at the first call and kept: the allocator would
+    cut other tensors out of a block that is free between the calls, and need a second one of that size for the next."""
+    empty, randn, buffer = torch.empty, torch.randn, []
+
+    def fill() -> None:
+        if not buffer:
+            buffer.append(empty(shape, device=device))
+        randn(shape, out=buffer[0])
+
+    return fill
+
+
 def reader(device: torch.device, nbytes: int) -> Callable[[], Any]:
     """A call that reads `nbytes` of memory once, from a buffer of its own."""
     buffer = words(device, nbytes)
@@ -174,7 +184,3 @@ def reader(device: torch.device, nbytes: int) -> Callable[[], Any]:
 def words(device: torch.device, nbytes: int) -> torch.Tensor:
     """`nbytes` of fp32 ones. Written: untouched host memory is one page of zeros, mapped over and over, always cached."""
     return torch.empty(max(nbytes // 4, 1), dtype=torch.float32, device=device).fill_(1.0)
-
-
-def discard(_: Any) -> None:
-    """Drop a value at once, so that its memory is free before the call that follows."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from harness import codec, memory, protocol, timing
+from harness import codec, cuda_vmm, memory, protocol, timing
 from harness.codec import Encoded, decode, encode, snapshot, tensors
 from harness.errors import CodecError
 from harness.protocol import BadFrame, Channel, ChannelClosed, Frame
@@ -46,7 +46,10 @@ class Inputs:
     def _open(self, entry: dict[str, Any], files: Iterator[int], device: torch.device) -> torch.UntypedStorage:
         if entry["memory"] == "ipc":
             return memory.import_device_storage(entry["handle"], device)
-        host, mapping = memory.map_inputs(next(files), entry["nbytes"], self._private)
+        fd = next(files)
+        if entry["memory"] == "vmm":
+            return cuda_vmm.open_shared(fd, entry["nbytes"], device)
+        host, mapping = memory.map_inputs(fd, entry["nbytes"], self._private)
         self._mappings.append(mapping)
         if entry["device"] == "cpu":
             return host

@@ -82,9 +82,10 @@ def test_a_case_does_not_inherit_the_last_ones_looks():
 def test_descendants_are_those_of_the_process_and_theirs():
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as child:
-        while len(found := descendants(OWN)) < 3:
-            pass
-        assert {OWN, child.pid} < found
+        while len(grandchildren := descendants(child.pid)) < 2:  # the child takes a moment to start its own
+            assert child.poll() is None
+        found = descendants(OWN)
+        assert {OWN, *grandchildren} <= found
         assert os.getppid() not in found
         assert child.stdin is not None
         child.stdin.close()
@@ -174,6 +175,15 @@ def test_an_idle_device_and_a_chosen_clock_are_no_throttling(monkeypatch):
     probe = nvidia(monkeypatch, Library(mask=0x103))
     assert probe is not None
     assert probe.read()["throttled"] == ()
+
+
+def test_nvidia_by_the_newer_name(monkeypatch):
+    library = Library()
+    library.nvmlDeviceGetCurrentClocksEventReasons = library.nvmlDeviceGetCurrentClocksThrottleReasons
+    monkeypatch.delattr(Library, "nvmlDeviceGetCurrentClocksThrottleReasons")
+    probe = nvidia(monkeypatch, library)
+    assert probe is not None
+    assert probe.read()["throttled"] == ("power cap", "heat")
 
 
 def test_nvidia_that_does_not_answer(monkeypatch):
