@@ -49,9 +49,10 @@ STORIES = (
     Story(19.4, "demo-ada", 6.1), Story(18.2, "demo-grace", 5.2), Story(17.7, "demo-linus", 7.4, "wrong"),
     Story(17.1, "demo-linus", 4.6), Story(15.9, "demo-ada", 4.9), Story(14.6, "demo-barbara", 3.3),
     Story(13.8, "demo-grace", 3.9), Story(12.2, "demo-ada", 2.71), Story(11.5, "demo-edsger", 3.05),
-    Story(9.9, "demo-linus", 2.9, "secret fails"), Story(9.1, "demo-grace", 2.2), Story(7.7, "demo-barbara", 2.35), Story(6.4, "demo-mallory", 0.4, "hacked"),
-    Story(5.6, "demo-ada", 1.72), Story(4.8, "demo-edsger", 1.94), Story(4.1, "demo-grace", 1.58),
-    Story(2.9, "demo-alan", 1.581), Story(2.2, "demo-linus", 1.9, "times out"), Story(1.3, "demo-ada", 1.31),
+    Story(9.9, "demo-linus", 2.9, "secret fails"), Story(9.1, "demo-grace", 2.2), Story(7.7, "demo-barbara", 2.35),
+    Story(6.4, "demo-mallory", 0.4, "hacked"), Story(5.6, "demo-ada", 1.72), Story(4.8, "demo-edsger", 1.94),
+    Story(4.1, "demo-grace", 1.58), Story(2.9, "demo-alan", 1.581), Story(2.2, "demo-linus", 1.9, "times out"),
+    Story(1.3, "demo-ada", 1.31),
 )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def render_html(result: Result) -> str:
         tag("style", Html(STYLE)),
     )
     skip = tag("a", "Skip to the cases", href="#cases", class_="skip")
-    page = tag("body", skip, _themes(), head_of_page(result), tag("main", _sections(result)), _foot(result))
+    page = tag("body", skip, _themes(), head_of_page(result), tag("main", sections(result)), _foot(result))
     return f"<!doctype html>\n{tag('html', head, page, lang='en')}\n"
 
 
@@ -52,7 +52,8 @@ def _themes() -> Html:
     return tag("fieldset", tag("legend", "Theme"), choices, class_="themes")
 
 
-def _sections(result: Result) -> Html:
+def sections(result: Result) -> Html:
+    """What the links of `head_of_page` lead to."""
     cases = result.cases
     none_yet = tag("p", f"No case has run{' yet' if result.state is State.RUNNING else ''}.", class_="quiet")
     overview = (floors_plot(cases), cases_table(cases)) if cases else none_yet

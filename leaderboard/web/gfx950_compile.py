@@ -80,7 +80,7 @@ def hip_sources(code: str, file_name: str) -> list[Source]:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    return [Source(f"string in line {node.lineno}", node.value) for node in _strings(tree) if MARK in node.value][:MOST_SOURCES]
+    return [Source(f"String in line {node.lineno}", node.value) for node in _strings(tree) if MARK in node.value][:MOST_SOURCES]
 
 
 def _strings(tree: ast.AST) -> Iterator[Any]:

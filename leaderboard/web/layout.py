@@ -26,7 +26,7 @@ def document(visit: Visit, title: str, *body: Any, live: bool = False) -> str:
         tag("noscript", tag("meta", http_equiv="refresh", content=REFRESH_S)) if live else None,
     )
     skip = tag("a", "Skip to the content", href="#main", class_="skip")
-    main = tag("main", body, id="main", tabindex=-1, data_live="/events" if live else None)
+    main = tag("main", body, id="main", tabindex=-1, data_live="/live" if live else None)
     page = tag("body", skip, _site(visit), main, _foot())
     return f"<!doctype html>\n{tag('html', head, page, lang='en')}\n"
 
@@ -40,7 +40,7 @@ def action(visit: Visit, path: str, label: str, kind: str = "button", **fields: 
 
 def _site(visit: Visit) -> Html:
     brand = tag("a", _mark(), "Kernelproof", href="/", class_="brand")
-    return tag("header", brand, _places(visit), tag("div", _themes(visit), _reader(visit), class_="reader"), class_="site")
+    return tag("header", brand, _places(visit), _themes(visit), tag("div", _reader(visit), class_="reader"), class_="site")
 
 
 def _mark() -> Html:

@@ -3,7 +3,7 @@
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, StreamingResponse
 from sqlalchemy.orm import Session
 
 from leaderboard import queries
@@ -20,6 +20,7 @@ from leaderboard.web.compare import compare_page
 from leaderboard.web.csrf import form_fields
 from leaderboard.web.filters import filters_of
 from leaderboard.web.gfx950_page import gfx950_page
+from leaderboard.web.live import Live
 from leaderboard.web.login import login_page, safe_goal
 from leaderboard.web.overview import overview_page
 from leaderboard.web.queue import queue_page
@@ -38,6 +39,7 @@ Viewer = Annotated[Identity | None, Depends(viewer_of)]
 
 def router(store: Store) -> APIRouter:
     """Every page, read from `store`. LeaderboardErrors go to whoever includes the router (leaderboard.web.errors)."""
+    live = Live(store)
     pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
     _add_places(pages, store)
     _add_submissions(pages, store)
@@ -46,6 +48,12 @@ def router(store: Store) -> APIRouter:
     @pages.get("/assets/{name}")
     def assets(name: str) -> Response:
         return _found(asset(name), f"asset {name!r}")
+
+    @pages.get("/live")
+    async def listen() -> Response:
+        if live.full:
+            return PlainTextResponse("too many pages listen", 503)
+        return StreamingResponse(live.frames(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     @pages.get("/login")
     def login(request: Request, failed: str = "", next: str = "/") -> str:

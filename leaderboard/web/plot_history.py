@@ -29,7 +29,7 @@ def history_plot(points: Sequence[ScorePoint]) -> Html | None:
     dates, scores = _date_axis(points), _score_axis(points)
     ticks = _round_scores(scores)
     grid = [tag("line", x1=0, x2="100%", y1=_y(scores, value), y2=_y(scores, value), class_="grid") for value in ticks]
-    names = [tag("text", score(value), x="100%", y=_y(scores, value) + 4, class_="tick end") for value in ticks]
+    names = [tag("text", f"{value / 1e3:g}", x="100%", y=_y(scores, value) + 4, class_="tick end") for value in ticks]
     marks = [_dot(point, dates, scores) for point in sorted(points, key=lambda point: point.is_record)]
     parts = (
         tag("svg", names, width="100%", height=HEIGHT_PX, aria_hidden="true"),

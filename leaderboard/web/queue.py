@@ -42,14 +42,14 @@ def progress_of(job: JobView) -> Html:
 def _running(rows: Sequence[QueueRow], now: datetime) -> Html:
     if not rows:
         return empty(tag("p", "Nothing is running."))
-    heads = [column_head(name) for name in ("submission", "leaderboard", "device", "mode", "user", "runner", "for", "progress")]
+    heads = [column_head(name) for name in ("submission", "progress", "for", "leaderboard", "device", "mode", "user", "runner")]
     return table("Running submissions", heads, [_running_row(row, now) for row in rows])
 
 
 def _running_row(row: QueueRow, now: datetime) -> Html:
     since = words.span(now - row.job.started_at) if row.job.started_at else None
-    more = (row.job.runner, since)
-    return tag("tr", _what(row), [tag("td", or_nothing(cell)) for cell in more], tag("td", progress_of(row.job)))
+    state = tag("td", progress_of(row.job)), tag("td", or_nothing(since))
+    return tag("tr", _link(row), state, _what(row), tag("td", or_nothing(row.job.runner)))
 
 
 def _waiting(rows: Sequence[QueueRow], now: datetime) -> Html:
@@ -64,12 +64,15 @@ def _waiting(rows: Sequence[QueueRow], now: datetime) -> Html:
 
 def _waiting_row(row: QueueRow, now: datetime) -> Html:
     place = tag("td", or_nothing(row.job.position), class_="number")
-    return tag("tr", place, _what(row), tag("td", words.span(now - row.job.created_at)))
+    return tag("tr", place, _link(row), _what(row), tag("td", words.span(now - row.job.created_at)))
+
+
+def _link(row: QueueRow) -> Html:
+    return tag("th", tag("a", f"#{row.submission_id}", href=links.submission(row.submission_id)), scope="row")
 
 
 def _what(row: QueueRow) -> list[Html]:
     return [
-        tag("th", tag("a", f"#{row.submission_id}", href=links.submission(row.submission_id)), scope="row"),
         tag("td", tag("a", row.leaderboard, href=links.board(row.leaderboard, row.gpu))),
         tag("td", row.gpu), tag("td", row.mode), tag("td", user_link(row.user)),
     ]  # fmt: skip

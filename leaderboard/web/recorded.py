@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from harness.report.markup import Html, tag
+from harness.report.page import sections
 from harness.report.page_head import head_of_page
 from harness.report.page_parts import chip, column_head, table
 from harness.report.words import NOTHING, started
@@ -11,7 +12,6 @@ from leaderboard.queries.views import Recorded
 from leaderboard.web import links, words
 from leaderboard.web.layout import document
 from leaderboard.web.parts import empty, field, title
-from leaderboard.web.runs import result_body
 from leaderboard.web.visit import Visit
 
 DIGEST_DIGITS = 12
@@ -32,7 +32,7 @@ def recorded_page(visit: Visit, rows: Sequence[Recorded], problem: str, device: 
 def recorded_run_page(visit: Visit, run_id: int, result: Result) -> str:
     """One run, as the report shows it."""
     back = tag("p", tag("a", "Recorded runs", href="/history"), f" / {run_id}, {started(result)}", class_="crumbs")
-    return document(visit, f"Run {run_id}", back, head_of_page(result), result_body(result))
+    return document(visit, f"Run {run_id}", back, head_of_page(result), sections(result))
 
 
 def _row(row: Recorded) -> Html:

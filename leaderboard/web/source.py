@@ -54,7 +54,7 @@ def difference(old: str, new: str, names: tuple[str, str]) -> Html | None:
         return tag("p", f"The files have more than {MOST_COMPARED} lines together: too long to compare here.", class_="quiet")
     lines = list(_lines(before, after))
     added, removed = (sum(line.sign == sign for line in lines) for sign in "+-")
-    said = tag("caption", f"{names[0]} to {names[1]}: {added} lines added, {removed} removed")
+    said = tag("caption", f"{names[0]} to {names[1]}: {added} added, {removed} removed")
     heads = [tag("th", name, scope="col", class_="unseen") for name in ("old line", "new line", "change", "text")]
     body = tag("table", said, tag("thead", tag("tr", heads)), tag("tbody", map(_row, lines)), class_="diff")
     return tag("div", body, class_="scroll", tabindex=0, role="region", aria_label="Difference")

@@ -43,19 +43,24 @@ def submission_page(visit: Visit, view: SubmissionView) -> str:
         _head(visit, view),
         _job(view.detail, visit),
         _links(view),
-        section("runs", "Runs", _runs(view)) if view.detail.runs or row.done else None,
+        section("runs", "Runs", _runs(view)) if _has_runs(view) else None,
         section("code", "Code", _code(view)) if view.detail.code is not None else None,
         section("manage", "Manage", _actions(visit, row)) if visit.owns(row.user) else None,
     )
     return document(visit, f"Submission {row.id}", parts, live=not row.done)
 
 
+def _has_runs(view: SubmissionView) -> bool:
+    return bool(view.detail.runs) or view.detail.row.done
+
+
 def _links(view: SubmissionView) -> Html | None:
     """The way down a long page, for those who may see all of it."""
     if view.detail.code is None:
         return None
-    cases = [("case-1", "Case by case")] if view.run and view.run.result and view.run.result.cases else []
-    places = [("runs", "Runs"), *cases, ("code", "Code"), ("manage", "Manage")]
+    runs = [("runs", "Runs")] if _has_runs(view) else []
+    runs += [("case-1", "Case by case")] if view.run and view.run.result and view.run.result.cases else []
+    places = [*runs, ("code", "Code"), ("manage", "Manage")]
     links_down = [tag("li", tag("a", name, href=f"#{key}")) for key, name in places]
     return tag("nav", tag("ul", links_down), aria_label="On this page")
 
@@ -87,7 +92,7 @@ def _verdict(row: SubmissionRow) -> str:
         ranked = row.mode == "leaderboard"
         return "The public and the secret run pass." if ranked else f"The {row.mode} run passes. It does not rank."
     return {
-        "pending": "Waiting for a runner.", "running": "Running.", "timed_out": "It took longer than allowed.",
+        "pending": "It has not run yet.", "running": "A runner is at work on it.", "timed_out": "It took longer than allowed.",
     }.get(row.status, "It did not pass.")  # fmt: skip
 
 
@@ -124,14 +129,14 @@ def _microseconds(score_ns: float | None) -> Html | None:
 def _facts(detail: SubmissionDetail) -> Html | None:
     row, job = detail.row, detail.job
     took = job.ended_at - job.started_at if job.ended_at and job.started_at else None
-    waited = job.started_at - job.created_at if job.started_at else None
+    waited = job.started_at - job.created_at if job.started_at and job.status != "pending" else None
     facts = (
         ("Submitted by", user_link(row.user)),
         ("Submitted", words.moment(row.submitted_at)),
         ("File", f"{row.file_name}, {size(detail.size_bytes)}"),
         ("Mode", row.mode),
         ("SHA-256", tag("code", row.sha256, class_="digest")),
-        ("Runner", job.runner),
+        ("Runner", job.runner if job.status != "pending" else None),
         ("Waited", words.span(waited) if waited is not None else None),
         ("Ran for", words.span(took) if took is not None else None),
         ("Attempts", job.attempts if job.attempts > 1 else None),
@@ -148,7 +153,7 @@ def _job(detail: SubmissionDetail, visit: Visit) -> Html | None:
         since = f"for {words.span(visit.now - job.started_at)}" if job.started_at else ""
         return tag("p", progress_of(job), " ", tag("span", since, class_="quiet"), class_="job", role="status")
     place = f"Number {job.position} in the queue. " if job.position else "In the queue. "
-    return tag("p", place, tag("a", "See the queue", href="/queue"), ".", class_="job", role="status")
+    return tag("p", tag("span", place, tag("a", "See the queue", href="/queue"), "."), class_="job", role="status")
 
 
 def _runs(view: SubmissionView) -> Html:

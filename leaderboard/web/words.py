@@ -1,5 +1,6 @@
 """Times, scores and gaps as the pages say them."""
 
+import math
 from datetime import UTC, datetime, timedelta
 
 from harness.report.markup import Html, tag
@@ -20,7 +21,10 @@ SPANS = (
 
 def score(score_ns: float | None) -> str:
     """A score in microseconds with digits enough to tell near-ties apart, without the unit."""
-    return NOTHING if score_ns is None else f"{score_ns / 1e3:.{SCORE_DIGITS}g}"
+    if score_ns is None:
+        return NOTHING
+    whole = max(1, math.floor(math.log10(max(score_ns / 1e3, 1))) + 1)
+    return f"{score_ns / 1e3:.{max(0, SCORE_DIGITS - whole)}f}"
 
 
 def big_score(score_ns: float) -> str:
