@@ -6,6 +6,8 @@ code itself is sent along.
 
 import contextlib
 import importlib
+import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,9 @@ class RayExecutor:
     def __init__(self, is_cpu: bool = False, command: tuple[str, ...] = COMMAND):
         self._command = command
         if not ray.is_initialized():
-            ray.init(runtime_env={"working_dir": str(ROOT), "excludes": LEFT_OUT}, log_to_driver=False)
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
+            package = {"working_dir": str(ROOT), "excludes": LEFT_OUT}
+            ray.init(runtime_env=package, log_to_driver=False, logging_level=logging.WARNING)
         self._actor = ray.remote(num_cpus=1, num_gpus=0 if is_cpu else 1, max_restarts=0)(LocalEvaluation)
 
     def describe(self) -> dict[str, Any]:
