@@ -1,4 +1,4 @@
-"""MLA decode with kernels of our own on Hopper (sm_90a), fp8 and mxfp4 KV: compiled by nvcc, called through ctypes.
+"""MLA decode with kernels of our own on Hopper (sm_90a), fp8, mxfp4 and bf16 KV: compiled by nvcc, called through ctypes.
 
 In development: dispatch does not offer it yet (docs/LOG.md)."""
 
@@ -22,12 +22,12 @@ from kernels.assets import (
     CUDA_BLOCK,
     CUDA_COMBINE,
     CUDA_DECODE,
-    CUDA_FP4,
-    CUDA_FP8,
+    CUDA_DIRECT,
     CUDA_LAUNCH,
     CUDA_PTX,
     CUDA_QUERY,
     CUDA_UNPACK,
+    CUDA_UNPACKED,
     CUDA_VARIANTS,
 )
 from kernels.layout import V_DIM, Shape, shape_of
@@ -40,15 +40,25 @@ CUDA_SOURCES = {
     "attend.cuh": CUDA_ATTEND,
     "combine.cuh": CUDA_COMBINE,
     "block.cuh": CUDA_BLOCK,
-    "fp8.cuh": CUDA_FP8,
+    "direct.cuh": CUDA_DIRECT,
     "unpack.cuh": CUDA_UNPACK,
-    "fp4.cuh": CUDA_FP4,
+    "unpacked.cuh": CUDA_UNPACKED,
     "variants.cuh": CUDA_VARIANTS,
     "launch.cu": CUDA_LAUNCH,
 }
 NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
-# The variants of launch.cu, by their numbers there: KV format, multiplying and unpacking warpgroups, blocks per multiprocessor.
-CUDA_KERNELS = ("fp8_wide", "fp8_narrow", "fp8_paged", "mxfp4_2_2", "mxfp4_3_2", "mxfp4_2_1", "mxfp4_3_1")
+# The variants of variants.cuh, by their numbers there: KV format, then of mxfp4 the multiplying and the unpacking warpgroups.
+CUDA_KERNELS = (
+    "fp8_wide",
+    "fp8_narrow",
+    "fp8_paged",
+    "bf16_wide",
+    "bf16_paged",
+    "mxfp4_2_2",
+    "mxfp4_3_2",
+    "mxfp4_2_1",
+    "mxfp4_3_1",
+)
 CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
 CUDA_MAX_CLUSTER = 16
 CUDA_MAX_SPLITS = 64
@@ -156,7 +166,7 @@ class CudaPlan:
             raise ValueError(f"cluster={cluster}, groups={groups}: {limits}")
         if kernel not in CUDA_KERNELS:
             raise ValueError(f"kernel={kernel!r}: one of {', '.join(CUDA_KERNELS)}")
-        self.device, self.variant, self.mxfp4 = device, CUDA_KERNELS.index(kernel), kernel.startswith("mxfp4")
+        self.device, self.variant, self.kv_format = device, CUDA_KERNELS.index(kernel), kernel.partition("_")[0]
         with torch.cuda.device(device):
             self.library = cuda_library(device.index or 0)
         row_blocks = -(-shape.rows // CUDA_ROWS)
@@ -182,7 +192,7 @@ class CudaPlan:
         self.args_at = ctypes.byref(self.args)
 
     def page_through(self, block_table: torch.Tensor, page_size: int) -> None:
-        """For kernel fp8_paged: where the pages of each sequence lie, of a KV cache [pages * page_size, 1, 576].
+        """For the paged kernels: where the pages of each sequence lie, of a KV cache [pages * page_size, 1, 576].
 
         `block_table` int32 [batch, pages of the longest sequence]; kv_indptr still says how long the sequences are.
         Raises ValueError.
@@ -195,17 +205,17 @@ class CudaPlan:
 
     def __call__(self, data: input_t) -> torch.Tensor:
         q, kv_data, _, kv_indptr, _ = data
-        kv, scale = kv_data["mxfp4" if self.mxfp4 else "fp8"]
+        kv, scale = kv_data[self.kv_format] if self.kv_format != "bf16" else (kv_data["bf16"], None)
         q, kv = q.contiguous(), kv.contiguous()
         kv_rows = kv.shape[0]
         if not kv_rows:
             return self.out.zero_()
         args = self.args
         args.q, args.kv, args.kv_indptr = q.data_ptr(), kv.data_ptr(), kv_indptr.data_ptr()
-        if self.mxfp4:
+        if self.kv_format == "mxfp4":
             scale = scale.contiguous()
             args.kv_e8m0, args.e8m0_stride = scale.data_ptr(), scale.shape[1]
-        else:
+        elif scale is not None:
             args.kv_scale = scale.data_ptr()
         with torch.cuda.device(self.device):
             error = self.library.mla_decode(

@@ -1,10 +1,14 @@
-// One 64-token tile: scores, online softmax, output. Shared by the KV formats; a tile in shared memory is 8-bit: e4m3 as in an fp8
-// cache, or e5m2 unpacked from mxfp4, each token's values divided by a power of two of its own (its base).
+// One 64-token tile: scores, online softmax, output.
 #pragma once
 #include "query.cuh"
 
-constexpr int BOX = TILE * 128;                          // 128 dims of 64 tokens, 128-byte swizzle
-constexpr int TILE_BYTES = 4 * BOX + TILE * 64;          // four boxes, then the rope dims with a 64-byte swizzle
+constexpr int BOX = TILE * 128;                          // 128 bytes of 64 tokens, 128-byte swizzle
+// 8-bit: four boxes, then the rope dims with a 64-byte swizzle. bf16: nine boxes.
+template <Kv KV>
+constexpr int TILE_BYTES = KV == Kv::bf16 ? 9 * BOX : 4 * BOX + TILE * 64;
+// Accumulators of the scores: of 16 or 32 columns.
+template <Kv KV>
+constexpr int SCORES = KV == Kv::bf16 ? 8 : 16;
 constexpr int P_PITCH = (TILE + 8) * 2, P_BYTES = ROWS * P_PITCH;
 // The output is rescaled only when a running maximum grows by more than 2^8: P then still fits f16.
 constexpr float LAZY = 8.f;
@@ -14,10 +18,11 @@ struct Softmax {
   float scale[4];                                        // score -> log2 units
   float m[4], l[4];                                      // running maximum (log2 units) and this lane's share of the sum
   float acc[16][4];
+  // `row_scale` null: queries are as they were.
   __device__ __forceinline__ void init(const float* row_scale, float sm_scale, int lane) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      scale[i] = row_scale[(i >> 1) * 8 + (lane & 3) * 2 + (i & 1)] * sm_scale * LOG2E;
+      scale[i] = (row_scale ? row_scale[(i >> 1) * 8 + (lane & 3) * 2 + (i & 1)] : 1.f) * sm_scale * LOG2E;
       m[i] = -INFINITY;
       l[i] = 0.f;
     }
@@ -32,17 +37,21 @@ struct Softmax {
 // eight rows to the next / 16 and the swizzle (1 = 128 B, 2 = 64 B).
 __device__ __forceinline__ uint32_t operand_low(uint32_t addr) { return ((addr & 0x3FFFF) >> 4) | (1u << 16); }
 
-// Starts d = K[64 tokens, 576] [Qhi; Qlo]^T; d is complete after wgmma_wait. Element (token, column): d[4 j + 2 (token >= 8) + odd], column 8 j + 2 (lane % 4) + odd.
-template <bool E5M2>
-__device__ __forceinline__ void start_scores(float (&d)[16], uint32_t tile, uint32_t q) {
+// Starts d = K[64 tokens, 576] Q^T; d is complete after wgmma_wait. Element (token, column): d[4 j + 2 (token >= 8) + odd], column
+// 8 j + 2 (lane % 4) + odd; a column is a row of Q, or of [Qhi; Qlo].
+template <Kv KV>
+__device__ __forceinline__ void start_scores(float (&d)[SCORES<KV>], uint32_t tile, uint32_t q) {
+  constexpr int STEPS = KV == Kv::bf16 ? 36 : 18, ROPE = KV == Kv::bf16 ? STEPS : 16, QUERY_BOX = KV == Kv::bf16 ? Q_BOX16 : Q_BOX;
   const uint32_t tile_low = operand_low(tile), q_low = operand_low(q);
   wgmma_fence();
 #pragma unroll
-  for (int k = 0; k < 18; k++) {
-    const uint32_t high = k < 16 ? (1024u >> 4) | (1u << 30) : (512u >> 4) | (2u << 30);
+  for (int k = 0; k < STEPS; k++) {
+    const uint32_t high = k < ROPE ? (1024u >> 4) | (1u << 30) : (512u >> 4) | (2u << 30);
     const uint64_t a = pack_u64(tile_low + ((k >> 2) * BOX + (k & 3) * 32) / 16, high);
-    const uint64_t b = pack_u64(q_low + ((k >> 2) * Q_BOX + (k & 3) * 32) / 16, high);
-    if (E5M2)
+    const uint64_t b = pack_u64(q_low + ((k >> 2) * QUERY_BOX + (k & 3) * 32) / 16, high);
+    if constexpr (KV == Kv::bf16)
+      wgmma_bf16(d, a, b, k);
+    else if constexpr (KV == Kv::e5m2)
       wgmma_e5m2(d, a, b, k);
     else
       wgmma_e4m3(d, a, b, k);
@@ -52,7 +61,6 @@ __device__ __forceinline__ void start_scores(float (&d)[16], uint32_t tile, uint
 
 // The bases 2^exponent of this lane's two tokens (token, token + 8). Weighing V by them is left to the softmax: with scores s + exponent its
 // running maximum is that of the products, P V needs no further factor, and only the sum of P takes 2^-exponent.
-template <bool E5M2>
 struct Bases {
   int exponent[2] = {0, 0};
   __device__ __forceinline__ float factor(int h) const { return __uint_as_float((uint32_t)(127 + exponent[h]) << 23); }
@@ -60,23 +68,30 @@ struct Bases {
 };
 
 // Scores in log2 units: s[i] is (token + 8 (i / 4), row i % 4 of the lane's four); tokens at or past `len` get -inf.
-template <bool E5M2>
-__device__ __forceinline__ void tile_logits(float (&s)[8], const float (&d)[16], const Softmax& x, const Bases<E5M2>& bases, int token, int len) {
+template <Kv KV>
+__device__ __forceinline__ void tile_logits(float (&s)[8], const float (&d)[SCORES<KV>], const Softmax& x, const Bases& bases, int token, int len) {
 #pragma unroll
   for (int i = 0; i < 8; i++) {
     const int k = ((i & 3) >> 1) * 4 + (i >> 2) * 2 + (i & 1), h = i >> 2;
-    const float score = fmaf(d[k + 8], 0.0625f, d[k]) * x.scale[i & 3];
-    s[i] = token + h * 8 < len ? E5M2 ? fmaf(score, bases.factor(h), (float)bases.exponent[h]) : score : -INFINITY;
+    float score = d[k];
+    if constexpr (KV != Kv::bf16) score = fmaf(d[k + 8], 0.0625f, score);
+    score *= x.scale[i & 3];
+    if (KV == Kv::e5m2) score = fmaf(score, bases.factor(h), (float)bases.exponent[h]);
+    s[i] = token + h * 8 < len ? score : -INFINITY;
   }
 }
 
-// Where this lane's stmatrix row of P lies: P is [row][token] in f16, written transposed.
+// Where this lane's stmatrix row of P lies: P is [row][token] in f16, or bf16 as V is, written transposed.
 __device__ __forceinline__ uint32_t p_store_addr(uint32_t p, int warp, int lane) {
   return p + ((lane >> 3) & 1) * 8 * P_PITCH + (lane & 7) * P_PITCH + warp * 32 + (lane >> 4) * 16;
 }
 
+template <Kv KV>
 __device__ __forceinline__ void store_p(uint32_t addr, const float (&p)[8]) {
-  stmatrix4_trans(addr, pack_f16(p[0], p[1]), pack_f16(p[2], p[3]), pack_f16(p[4], p[5]), pack_f16(p[6], p[7]));
+  uint32_t x[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) x[i] = KV == Kv::bf16 ? pack_bf16(p[2 * i], p[2 * i + 1]) : pack_f16(p[2 * i], p[2 * i + 1]);
+  stmatrix4_trans(addr, x[0], x[1], x[2], x[3]);
 }
 
 // New maxima over the warpgroup's 64 tokens; acc and l are rescaled to them. `top` is [4 warps][16] floats of the warpgroup.
@@ -116,8 +131,8 @@ __device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], f
 }
 
 // P of the tile goes to shared memory in f16; maximum, sum and acc are updated. Two barriers of the warpgroup if no maximum grew.
-template <bool E5M2>
-__device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], const Bases<E5M2>& bases, uint32_t p_addr, float* top, int bar, int warp,
+template <Kv KV>
+__device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], const Bases& bases, uint32_t p_addr, float* top, int bar, int warp,
                                              int lane) {
   float p[8];
   bool grew = false;
@@ -126,30 +141,33 @@ __device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], co
     grew |= s[i] > x.m[i & 3] + LAZY;
     p[i] = exp2_approx(s[i] - x.m[i & 3]);
   }
-  store_p(p_addr, p);
+  store_p<KV>(p_addr, p);
   if (bar_or(bar, 128, grew)) {
     raise_maximum(x, s, top, bar, warp, lane);
 #pragma unroll
     for (int i = 0; i < 8; i++) p[i] = exp2_approx(s[i] - x.m[i & 3]);
-    store_p(p_addr, p);
+    store_p<KV>(p_addr, p);
     bar_sync(bar, 128);
   }
 #pragma unroll
-  for (int i = 0; i < 8; i++) x.l[i & 3] = E5M2 ? fmaf(p[i], bases.inverse(i >> 2), x.l[i & 3]) : x.l[i & 3] + p[i];
+  for (int i = 0; i < 8; i++) x.l[i & 3] = KV == Kv::e5m2 ? fmaf(p[i], bases.inverse(i >> 2), x.l[i & 3]) : x.l[i & 3] + p[i];
 }
 
 // Rows past the end of the sequence hold whatever follows it (NaN, perhaps), and 0 * NaN is NaN. Each warp clears what it reads.
-__device__ __forceinline__ void clear_rows(uint32_t box, int first, int lane) {
+template <Kv KV>
+__device__ __forceinline__ void clear_rows(uint32_t tile, int first, int warp, int lane) {
+  constexpr int BOXES = KV == Kv::bf16 ? 2 : 1;
   for (int row = first; row < TILE; row++)
-    st_shared(box + row * 128 + lane * 4, 0u);
+#pragma unroll
+    for (int i = 0; i < BOXES; i++) st_shared(tile + (warp * BOXES + i) * BOX + row * 128 + lane * 4, 0u);
   __syncwarp();
 }
 
-// acc += P V for this warp's 128 dims (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
+// acc += P V for this warp's 128 dims, of 8-bit tiles (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
 // a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
 // e5m2 is the high byte of an f16 and needs no conversion.
 template <bool E5M2>
-__device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
+__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
   const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
   const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
 #pragma unroll
@@ -177,4 +195,31 @@ __device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t box, u
       }
     }
   }
+}
+
+// acc += P V for this warp's 128 dims, of bf16 tiles (two boxes): acc[t] holds dims 8 t + 2 (lane % 4) + j for j = 0, 1.
+__device__ __forceinline__ void tile_output16(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
+  const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
+  const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
+#pragma unroll
+  for (int ks = 0; ks < 4; ks++) {
+    uint32_t weights[4];
+    ldmatrix4(weights, prow + ks * 32);
+#pragma unroll
+    for (int c = 0; c < 16; c += 2) {
+      uint32_t x[4];
+      ldmatrix4_trans(x, vrow + (c >> 3) * BOX + ks * 2048 + (chunk ^ ((c & 7) << 4)));
+#pragma unroll
+      for (int j = 0; j < 2; j++) mma_bf16(acc[c + j], weights, x[2 * j], x[2 * j + 1]);
+    }
+  }
+}
+
+// acc += P V for warp `warp` of the warpgroup.
+template <Kv KV>
+__device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, uint32_t p, int warp, int lane) {
+  if constexpr (KV == Kv::bf16)
+    tile_output16(acc, tile + warp * 2 * BOX, p, lane);
+  else
+    tile_output8<KV == Kv::e5m2>(acc, tile + warp * BOX, p, lane);
 }

@@ -46,14 +46,14 @@ __device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, 
   mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES);
 }
 
-// A share of the output between blocks: f16, or bf16 for e5m2 tiles, whose outputs have no common scale that would keep them in f16's range.
-template <bool E5M2>
+// A share of the output between blocks: f16 for fp8 caches, whose scale is applied later; bf16 for others, whose values may not fit f16.
+template <Kv KV>
 __device__ __forceinline__ uint32_t pack_share(float lo, float hi) {
-  return E5M2 ? pack_bf16(lo, hi) : pack_f16(lo, hi);
+  return KV == Kv::e4m3 ? pack_f16(lo, hi) : pack_bf16(lo, hi);
 }
-template <bool E5M2>
+template <Kv KV>
 __device__ __forceinline__ float2 unpack_share(uint32_t x) {
-  return E5M2 ? make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)) : unpack_f16(x);
+  return KV != Kv::e4m3 ? make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)) : unpack_f16(x);
 }
 
 // Weight of a part with maximum m under the common maximum; parts without tokens weigh nothing.
@@ -68,7 +68,8 @@ __device__ __forceinline__ void store_out(const Args& a, const Work& w, int row,
 __device__ __forceinline__ float4* part_of(const Args& a, int block, int g, int row, int dim) {
   return a.part + (((size_t)block * a.groups + g) * ROWS + row) * (D_V / 4) + dim / 4;
 }
-// acc[2 c + odd][2 k + j]: row lane / 4 + 8 k, dim 16 c + 4 (lane % 4) + 2 j + odd of the warp's 128.
+// Four values of this lane: row lane / 4 + 8 k, and of the warp's 128 dims 16 c + 4 (lane % 4) + {0, 1, 2, 3}, as 8-bit tiles leave them,
+// or 16 c + 2 (lane % 4) + {0, 8, 1, 9}, as bf16 ones do.
 __device__ __forceinline__ float4 acc_float4(const Softmax& x, int c, int k) {
   return make_float4(x.acc[2 * c][2 * k], x.acc[2 * c + 1][2 * k], x.acc[2 * c][2 * k + 1], x.acc[2 * c + 1][2 * k + 1]);
 }
@@ -161,22 +162,36 @@ __device__ __forceinline__ void take_rows(const Exchange& e, Softmax& x, int k, 
   }
 }
 
+// The same as four dims in a row, from 16 c + first_dim(lane): bf16 lanes trade half of theirs with their neighbour.
+template <Kv KV>
+__device__ __forceinline__ int first_dim(int lane) {
+  return KV == Kv::bf16 ? (lane & 1) * 8 + (lane & 2) * 2 : (lane & 3) * 4;
+}
+template <Kv KV>
+__device__ __forceinline__ float4 four_dims(const Softmax& x, int c, int k, int lane) {
+  const float4 o = acc_float4(x, c, k);
+  if (KV != Kv::bf16) return o;
+  const bool odd = lane & 1;
+  const float u = __shfl_xor_sync(~0u, odd ? o.x : o.y, 1), v = __shfl_xor_sync(~0u, odd ? o.z : o.w, 1);
+  return odd ? make_float4(u, v, o.y, o.w) : make_float4(o.x, o.z, u, v);
+}
+
 // What a block keeps of row half k: to its outbox, or, if it is alone, to the output or to its group's partial output.
-template <bool E5M2>
+template <Kv KV>
 __device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Softmax& x, float v_scale, int k, int warp, int lane) {
-  const int row = k * 8 + (lane >> 2), dim = warp * 128 + (lane & 3) * 4;
+  const int row = k * 8 + (lane >> 2), dim = warp * 128 + first_dim<KV>(lane);
   if (a.cluster > 1) {
 #pragma unroll
     for (int c = 0; c < 8; c++) {
-      const float4 o = acc_float4(x, c, k);
-      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + (dim + c * 16) * 2) = make_uint2(pack_share<E5M2>(o.x, o.y), pack_share<E5M2>(o.z, o.w));
+      const float4 o = four_dims<KV>(x, c, k, lane);
+      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + (dim + c * 16) * 2) = make_uint2(pack_share<KV>(o.x, o.y), pack_share<KV>(o.z, o.w));
     }
   } else if (a.groups == 1) {
 #pragma unroll
-    for (int c = 0; c < 8; c++) store_out(a, w, row, dim + c * 16, acc_float4(x, c, k), v_scale);
+    for (int c = 0; c < 8; c++) store_out(a, w, row, dim + c * 16, four_dims<KV>(x, c, k, lane), v_scale);
   } else {
 #pragma unroll
-    for (int c = 0; c < 8; c++) __stcg(part_of(a, w.block, w.group, row, dim + c * 16), acc_float4(x, c, k));
+    for (int c = 0; c < 8; c++) __stcg(part_of(a, w.block, w.group, row, dim + c * 16), four_dims<KV>(x, c, k, lane));
   }
 }
 
@@ -193,14 +208,14 @@ __device__ __forceinline__ void send_row(const Args& a, const Work& w, const Exc
 }
 
 // Four dims of a unit, summed over the cluster.
-template <bool E5M2>
+template <Kv KV>
 __device__ __forceinline__ float4 sum_inbox(const Args& a, const Exchange& e, const Share& mine, int local_unit, int piece) {
   float4 o = make_float4(0.f, 0.f, 0.f, 0.f);
   const uint8_t* src = e.inbox + local_unit * UNIT_BYTES + piece * 8;
 #pragma unroll 8
   for (int c = 0; c < a.cluster; c++) {
     const uint2 x = *reinterpret_cast<const uint2*>(src + c * mine.units * UNIT_BYTES);
-    const float2 lo = unpack_share<E5M2>(x.x), hi = unpack_share<E5M2>(x.y);
+    const float2 lo = unpack_share<KV>(x.x), hi = unpack_share<KV>(x.y);
     o = make_float4(o.x + lo.x, o.y + lo.y, o.z + hi.x, o.w + hi.y);
   }
   return o;
@@ -236,7 +251,7 @@ __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, con
 }
 
 // Called by the warpgroups of every block of the cluster when their tiles are done.
-template <bool E5M2, int NWG>
+template <Kv KV, int NWG>
 __device__ __forceinline__ void finish(const Args& a, const Work& w, const Exchange& e, Softmax& x, float v_scale, int wg, int warp, int lane) {
   constexpr int N = NWG * 128;
   const int tid = wg * 128 + warp * 32 + lane;
@@ -254,18 +269,18 @@ __device__ __forceinline__ void finish(const Args& a, const Work& w, const Excha
 #pragma unroll
     for (int i = 0; i < 4; i++) x.acc[c][i] *= factor[i >> 1];
   if (NWG == 1) {
-    deliver_rows<E5M2>(a, w, e, x, v_scale, 0, warp, lane);
-    deliver_rows<E5M2>(a, w, e, x, v_scale, 1, warp, lane);
+    deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
+    deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
   } else if (wg == 0) {
     give_rows<NWG>(e, x, 1, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
     take_rows<NWG>(e, x, 0, tid & 127);
-    deliver_rows<E5M2>(a, w, e, x, v_scale, 0, warp, lane);
+    deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
   } else if (wg == 1) {
     give_rows<NWG>(e, x, 0, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
     take_rows<NWG>(e, x, 1, tid & 127);
-    deliver_rows<E5M2>(a, w, e, x, v_scale, 1, warp, lane);
+    deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
   } else {
     give_rows<NWG>(e, x, 0, wg, tid & 127);
     give_rows<NWG>(e, x, 1, wg, tid & 127);
@@ -282,7 +297,7 @@ __device__ __forceinline__ void finish(const Args& a, const Work& w, const Excha
     cluster_arrive();
     for (int i = mine.first * 32 + tid; i < mine.end * 32; i += N) {
       const int unit = i >> 5, piece = i & 31, out_row = unit >> 2, dim = (unit & 3) * 128 + piece * 4;
-      const float4 o = sum_inbox<E5M2>(a, e, mine, unit - mine.first, piece);
+      const float4 o = sum_inbox<KV>(a, e, mine, unit - mine.first, piece);
       if (a.groups == 1)
         store_out(a, w, out_row, dim, o, v_scale);
       else

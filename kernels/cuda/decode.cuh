@@ -1,9 +1,9 @@
 // What every split-KV MLA decode kernel of this folder shares: sizes, arguments, and which tokens a block works on.
 //
 // A block serves 16 query rows (heads, and query tokens after another) of one sequence over one split of its KV. Scores are computed
-// transposed, S^T[64 tokens, 32] = K [Qhi; Qlo]^T by wgmma (64 tokens are its M), so that an 8-bit KV tile goes from the copy
-// engine to the tensor cores without a conversion. Q is split exactly into two e4m3 parts. The output O[16, 512] += P V is
-// mma.sync with the query rows as its M of 16; every warp owns 128 of the 512 dims.
+// transposed, S^T[64 tokens, rows] = K Q^T by wgmma (64 tokens are its M), so that a KV tile goes from the copy engine to the tensor
+// cores without a conversion; with 8-bit tiles Q is split exactly into two e4m3 parts, S^T[64, 32] = K [Qhi; Qlo]^T. The output
+// O[16, 512] += P V is mma.sync with the query rows as its M of 16; every warp owns 128 of the 512 dims.
 #pragma once
 #include "ptx.cuh"
 
@@ -12,6 +12,10 @@ constexpr int D_QK = 576, D_V = 512;
 constexpr int TILE = 64;                       // tokens
 constexpr int MAX_CLUSTER = 16;
 constexpr float LOG2E = 1.4426950408889634f;
+
+// What a tile in shared memory holds: the rows of an fp8 cache, of an mxfp4 cache unpacked (each token's values divided by a power of two
+// of its own, its base), or of a bf16 cache.
+enum class Kv { e4m3, e5m2, bf16 };
 
 struct Args {
   const __nv_bfloat16* q;      // [batch * rows, 576]

@@ -122,21 +122,41 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
 }
 
 // D[64, 32] (+)= A[64, 32 bytes] B[32, 32 bytes]^T, both operands in shared memory; `accumulate` 0 starts from zero.
-#define WGMMA_N32(NAME, INSTRUCTION, TRAILER)                                                                            \
+#define WGMMA_N32(NAME, INSTRUCTION)                                                                            \
   __device__ __forceinline__ void NAME(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {                         \
     asm volatile(                                                                                                        \
         "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned." INSTRUCTION                            \
-        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1" TRAILER ";\n}"                     \
+        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"                     \
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),    \
           "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])                       \
         : "l"(a), "l"(b), "r"(accumulate));                                                                              \
   }
-WGMMA_N32(wgmma_e4m3, "m64n32k32.f32.e4m3.e4m3", "")
-WGMMA_N32(wgmma_e5m2, "m64n32k32.f32.e5m2.e4m3", "")
+WGMMA_N32(wgmma_e4m3, "m64n32k32.f32.e4m3.e4m3")
+WGMMA_N32(wgmma_e5m2, "m64n32k32.f32.e5m2.e4m3")
+// D[64, 16] (+)= A[64, 16] B[16, 16]^T, bf16
+__device__ __forceinline__ void wgmma_bf16(float (&d)[8], uint64_t a, uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16"
+      " {%0,%1,%2,%3,%4,%5,%6,%7}, %8, %9, p, 1, 1, 0, 0;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+      : "l"(a), "l"(b), "r"(accumulate));
+}
 
-// D[16, 8] += A[16, 16] B[16, 8], f16 operands
+__device__ __forceinline__ void wgmma_wait(float (&d)[8]) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+               :
+               : "memory");
+}
+
+// D[16, 8] += A[16, 16] B[16, 8], f16 or bf16 operands
 __device__ __forceinline__ void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }

@@ -1,9 +1,11 @@
-// Query operand of the score product: two e4m3 parts per bf16 value, in the swizzled layout that wgmma reads.
+// Query operand of the score product, in the swizzled layout that wgmma reads: two e4m3 parts per bf16 value, or bf16 as it is.
 #pragma once
 #include "decode.cuh"
 
 constexpr int Q_BOX = 32 * 128;                          // 128 dims of 32 rows: 16 high parts, then 16 low parts
 constexpr int Q_BYTES = 4 * Q_BOX + 32 * 64;
+constexpr int Q_BOX16 = ROWS * 128;                      // bf16: 64 dims of 16 rows
+static_assert(Q_BYTES == 9 * Q_BOX16);
 
 // Offset of (row, dim) in the query image: four 128-byte-swizzled boxes, then the 64-byte-swizzled box of the rope dims.
 __device__ __forceinline__ int q_offset(int row, int dim) {
@@ -13,6 +15,11 @@ __device__ __forceinline__ int q_offset(int row, int dim) {
   }
   const int off = row * 64 + (dim - D_V);
   return 4 * Q_BOX + (off ^ (((off >> 7) & 3) << 4));
+}
+
+__device__ __forceinline__ int q_offset16(int row, int dim) {
+  const int off = row * 128 + (dim & 63) * 2;
+  return (dim >> 6) * Q_BOX16 + (off ^ (((off >> 7) & 7) << 4));
 }
 
 // Two bf16 times a power of two, as f16 (exact but below 2^-14): e4m3 parts hi and lo with x = hi + lo / 16.
@@ -40,6 +47,16 @@ struct QueryRows {
         const int second = in_second(i, lane), row = min((warp * PAIRS + p) * 2 + second, w.rows - 1);   // spare rows repeat the last
         const __nv_bfloat16* src = a.q + ((size_t)w.first_row + row) * D_QK + i * 128 + lane * 4 - second * D_QK;
         raw[p][i] = __ldg(reinterpret_cast<const uint2*>(src));
+      }
+  }
+
+  __device__ __forceinline__ void store16(uint8_t* image, int warp, int lane) const {
+#pragma unroll
+    for (int p = 0; p < PAIRS; p++)
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i++) {
+        const int second = in_second(i, lane), row = (warp * PAIRS + p) * 2 + second, dim = i * 128 + lane * 4 - second * D_QK;
+        *reinterpret_cast<uint2*>(image + q_offset16(row, dim)) = raw[p][i];
       }
   }
 

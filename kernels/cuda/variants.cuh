@@ -1,13 +1,31 @@
 // The kernels that are compiled, by the number that mla_decode takes.
 #pragma once
-#include "fp4.cuh"
-#include "fp8.cuh"
+#include "direct.cuh"
+#include "unpacked.cuh"
 
-using Wide = Fp8<2, 5, 1, false, false>;          // 0: two warpgroups and five stages, one block per SM
-using Narrow = Fp8<1, 2, 2, false, false>;        // 1: one warpgroup and two stages, two blocks per SM
-using Paged = Fp8<2, 5, 1, false, true>;          // 2
-using Pairs2 = Fp4<2, 2, 2, 6, 128, 64, 3>;        // 3: mxfp4, many packed tiles
-using Pairs3 = Fp4<3, 2, 3, 4, 112, 32, 3>;        // 4: three multiplying warpgroups
-using Single2 = Fp4<2, 1, 2, 6, 0, 0, 3>;          // 5: one unpacking warpgroup
-using Single3 = Fp4<3, 1, 3, 4, 112, 48, 3>;       // 6
-constexpr int FIRST_FP4 = 3;
+using Wide = Direct<Kv::e4m3, 2, 5, 1, false>;         // 0: two warpgroups and five stages, one block per SM
+using Narrow = Direct<Kv::e4m3, 1, 2, 2, false>;       // 1: one warpgroup and two stages, two blocks per SM
+using Paged = Direct<Kv::e4m3, 2, 5, 1, true>;         // 2
+using Bf16 = Direct<Kv::bf16, 2, 2, 1, false>;         // 3
+using Bf16Paged = Direct<Kv::bf16, 2, 2, 1, true>;     // 4
+using Pairs2 = Unpacked<2, 2, 2, 6, 128, 64, 3>;       // 5: mxfp4, many packed tiles
+using Pairs3 = Unpacked<3, 2, 3, 4, 112, 32, 3>;       // 6: three multiplying warpgroups
+using Single2 = Unpacked<2, 1, 2, 6, 0, 0, 3>;         // 7: one unpacking warpgroup
+using Single3 = Unpacked<3, 1, 3, 4, 112, 48, 3>;      // 8
+
+// Calls `f` with a null pointer to the type of a variant; false for a number that has none.
+template <class F>
+bool with_variant(int variant, F&& f) {
+  switch (variant) {
+    case 0: f((Wide*)nullptr); return true;
+    case 1: f((Narrow*)nullptr); return true;
+    case 2: f((Paged*)nullptr); return true;
+    case 3: f((Bf16*)nullptr); return true;
+    case 4: f((Bf16Paged*)nullptr); return true;
+    case 5: f((Pairs2*)nullptr); return true;
+    case 6: f((Pairs3*)nullptr); return true;
+    case 7: f((Single2*)nullptr); return true;
+    case 8: f((Single3*)nullptr); return true;
+  }
+  return false;
+}

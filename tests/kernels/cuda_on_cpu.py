@@ -58,13 +58,14 @@ def library(change: tuple[str, str, str] | None = None) -> ctypes.CDLL:
 def decode(
     data: Any, kernel: str, cluster: int = 1, groups: int = 1, seed: int = 0, pages: Any = None, change: Any = None
 ) -> torch.Tensor:
-    """One launch; `pages` (block table, page size) for fp8_paged.
+    """One launch; `pages` (block table, page size) for a paged kernel.
 
     Raises RuntimeError with what a GPU would have hung or died on.
     """
     q, kv_data, _, kv_indptr, config = data
     shape = shape_of(data)
-    kv, scale = kv_data["mxfp4" if kernel.startswith("mxfp4") else "fp8"]
+    kv_format = kernel.partition("_")[0]
+    kv, scale = kv_data[kv_format] if kv_format != "bf16" else (kv_data["bf16"], kv_data["fp8"][1])
     row_blocks = -(-shape.rows // CUDA_ROWS)
     blocks = shape.batch * row_blocks
     nan = float("nan")

@@ -10,13 +10,17 @@ from mla_oracle import BF16_REL_L2, make_input, oracle, worst_rel_l2
 from kernels.cuda_backend import CUDA_KERNELS
 
 pytestmark = pytest.mark.skipif(cuda_on_cpu.compiler() is None, reason="needs a C++ compiler that knows _Float16")
-KERNELS = [name for name in CUDA_KERNELS if name != "fp8_paged"]
+KERNELS = [name for name in CUDA_KERNELS if not name.endswith("paged")]
 MXFP4_KERNELS = [name for name in KERNELS if name.startswith("mxfp4")]
+
+# Output, P and, between the blocks of a cluster, partial outputs are rounded to bf16: one more than
+# BF16_REL_L2 allows for.
+CUDA_REL_L2 = 1.5 * BF16_REL_L2
 
 
 def assert_right(data, kernel, cluster=1, groups=1, seed=0):
-    expected = oracle(data, "mxfp4" if kernel.startswith("mxfp4") else "fp8")
-    assert worst_rel_l2(cuda_on_cpu.decode(data, kernel, cluster, groups, seed), expected) < BF16_REL_L2
+    expected = oracle(data, kernel.partition("_")[0])
+    assert worst_rel_l2(cuda_on_cpu.decode(data, kernel, cluster, groups, seed), expected) < CUDA_REL_L2
 
 
 @pytest.mark.parametrize(("cluster", "groups"), [(1, 1), (3, 1), (2, 2), (1, 3)])
@@ -90,21 +94,25 @@ def test_pages_anywhere(page_size):
     """Unused pages and the rest of a sequence's last one hold NaN."""
     lengths = [300, 1, 0, 64, 133]
     data = make_input(lengths, 1, 16)
-    rows, table = scattered(data, lengths, page_size)
-    paged = (data[0], {**data[1], "fp8": (rows, data[1]["fp8"][1])}, *data[2:])
-    out = cuda_on_cpu.decode(paged, "fp8_paged", 2, 1, pages=(table, page_size))
-    assert worst_rel_l2(out, oracle(data, "fp8")) < BF16_REL_L2
+    fp8, scale = data[1]["fp8"]
+    bf16 = data[1]["bf16"].view(torch.uint8)
+    rows8, table = scattered(fp8.view(torch.uint8), data, lengths, page_size)
+    rows16, _ = scattered(bf16, data, lengths, page_size)
+    cache = {**data[1], "fp8": (rows8.view(fp8.dtype), scale), "bf16": rows16.view(torch.bfloat16)}
+    paged = (data[0], cache, *data[2:])
+    for kernel in ("fp8_paged", "bf16_paged"):
+        out = cuda_on_cpu.decode(paged, kernel, 2, 1, pages=(table, page_size))
+        assert worst_rel_l2(out, oracle(data, kernel.partition("_")[0])) < CUDA_REL_L2, kernel
 
 
-def scattered(data, lengths, page_size):
-    """The fp8 rows in pages of a shuffled cache, and the block table."""
+def scattered(kv, data, lengths, page_size):
+    """The rows of `kv` (uint8) in pages of a shuffled cache, and the block table."""
     pages_each = -(-max(lengths) // page_size)
     shuffled = torch.randperm(2 * len(lengths) * pages_each, generator=torch.Generator().manual_seed(0))
     table = shuffled[: len(lengths) * pages_each].view(len(lengths), pages_each).int()
-    fp8 = data[1]["fp8"][0]
-    rows = torch.full((len(shuffled) * page_size, 1, 576), 0x7F, dtype=torch.uint8)
+    rows = torch.full((len(shuffled) * page_size, *kv.shape[1:]), 0xFF, dtype=torch.uint8)
     for sequence, first in enumerate(data[3][:-1].tolist()):
         for token in range(lengths[sequence]):
             page = int(table[sequence, token // page_size])
-            rows[page * page_size + token % page_size] = fp8.view(torch.uint8)[first + token]
-    return rows.view(fp8.dtype), table
+            rows[page * page_size + token % page_size] = kv[first + token]
+    return rows, table

@@ -16,7 +16,11 @@ FAULTS = {
         "  if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read\n",
         "",
     ),
-    "rows of the next sequence": ("block.cuh", "    if (!E5M2 && rows < TILE) clear_rows(", "    if (false) clear_rows("),
+    "rows of the next sequence": (
+        "block.cuh",
+        "    if (KV != Kv::e5m2 && rows < TILE) clear_rows<KV>(",
+        "    if (false) clear_rows<KV>(",
+    ),
     "a parity wait two phases behind": (
         "block.cuh",
         "    if (STAGES % NWG && t >= STAGES) mbar_wait(",

@@ -66,9 +66,11 @@ struct Block {
 };
 
 // One wgmma between its issue and its wait, as every thread of the warpgroup describes it.
+enum class Format { e4m3, e5m2, bf16 };  // of A; B is e4m3 or bf16
 struct Wgmma {
   uint64_t a, b;
-  bool accumulate, e5m2;
+  bool accumulate;
+  Format format;
 };
 
 struct Fiber {

@@ -176,6 +176,7 @@ inline float e4m3_to_f32(uint8_t x) {
   const float v = (x & 127) == 127 ? NAN : e ? std::ldexp(8 + m, e - 10) : std::ldexp(m, -9);
   return x & 128 ? -v : v;
 }
+inline float bf16_to_f32(uint16_t x) { return bits_of<float>((uint32_t)x << 16); }
 inline float e5m2_to_f32(uint8_t x) { return f16_to_f32((uint16_t)(x << 8)); }
 inline uint8_t f32_to_e4m3(float x) {   // to nearest even, saturating
   const uint8_t sign = std::signbit(x) ? 128 : 0;
@@ -206,23 +207,31 @@ inline uint8_t operand_byte(uint64_t descriptor, int row, int k) {
   const uint32_t offset = swizzled(start + row / 8 * stride + row % 8 * swizzle + k, swizzle);
   return *machine::shared_at(offset | (uint32_t)self->block->rank << machine::kOffsetBits, 1);
 }
-// This warp's 16 rows of D[64, 32], for all of its lanes.
+// Element (row, i) of an operand of 32 bytes a row.
+inline float operand_value(uint64_t descriptor, machine::Format format, int row, int i) {
+  using machine::Format;
+  if (format == Format::bf16)
+    return bf16_to_f32((uint16_t)(operand_byte(descriptor, row, 2 * i) | operand_byte(descriptor, row, 2 * i + 1) << 8));
+  const uint8_t x = operand_byte(descriptor, row, i);
+  return format == Format::e5m2 ? e5m2_to_f32(x) : e4m3_to_f32(x);
+}
+// This warp's 16 rows of D[64, columns], for all of its lanes: 16 columns of bf16, 32 of 8-bit formats.
 inline void run_wgmmas(machine::Fiber** lanes) {
+  using machine::Format;
   const int first_row = (int)(lanes[0]->thread.x / 32 % 4) * 16;
   double d[16][32] = {};
   for (const machine::Wgmma& w : lanes[0]->wgmmas) {
+    const bool bf16 = w.format == Format::bf16;
+    const int depth = bf16 ? 16 : 32, columns = bf16 ? 16 : 32;
     float a[16][32], b[32][32];
-    for (int k = 0; k < 32; k++) {
-      for (int r = 0; r < 16; r++) {
-        const uint8_t x = operand_byte(w.a, first_row + r, k);
-        a[r][k] = w.e5m2 ? e5m2_to_f32(x) : e4m3_to_f32(x);
-      }
-      for (int c = 0; c < 32; c++) b[c][k] = e4m3_to_f32(operand_byte(w.b, c, k));
+    for (int k = 0; k < depth; k++) {
+      for (int r = 0; r < 16; r++) a[r][k] = operand_value(w.a, w.format, first_row + r, k);
+      for (int c = 0; c < columns; c++) b[c][k] = operand_value(w.b, bf16 ? Format::bf16 : Format::e4m3, c, k);
     }
     for (int r = 0; r < 16; r++)
-      for (int c = 0; c < 32; c++) {
+      for (int c = 0; c < columns; c++) {
         double sum = w.accumulate ? d[r][c] : 0;
-        for (int k = 0; k < 32; k++) sum += (double)a[r][k] * b[c][k];
+        for (int k = 0; k < depth; k++) sum += (double)a[r][k] * b[c][k];
         d[r][c] = sum;
       }
   }
@@ -232,18 +241,21 @@ inline void run_wgmmas(machine::Fiber** lanes) {
   }
 }
 inline void wgmma_fence() {}
-inline void issue_wgmma(float (&d)[16], uint64_t a, uint64_t b, int accumulate, bool e5m2) {
-  self->wgmmas.push_back({a, b, accumulate != 0, e5m2});
+template <int N>
+void issue_wgmma(float (&d)[N], uint64_t a, uint64_t b, int accumulate, machine::Format format) {
+  self->wgmmas.push_back({a, b, accumulate != 0, format});
   for (float& x : d) x = NAN;   // not to be read before the wait
 }
-inline void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t b, int accumulate) { issue_wgmma(d, a, b, accumulate, false); }
-inline void wgmma_e5m2(float (&d)[16], uint64_t a, uint64_t b, int accumulate) { issue_wgmma(d, a, b, accumulate, true); }
+inline void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t b, int accumulate) { issue_wgmma(d, a, b, accumulate, machine::Format::e4m3); }
+inline void wgmma_e5m2(float (&d)[16], uint64_t a, uint64_t b, int accumulate) { issue_wgmma(d, a, b, accumulate, machine::Format::e5m2); }
+inline void wgmma_bf16(float (&d)[8], uint64_t a, uint64_t b, int accumulate) { issue_wgmma(d, a, b, accumulate, machine::Format::bf16); }
 inline void wgmma_commit() {   // at once, or as late as the wait
   machine::collective("wgmma commit", *self, [](machine::Fiber** lanes) {
     if (self->block->cluster->chance(2)) run_wgmmas(lanes);
   });
 }
-inline void wgmma_wait(float (&d)[16]) {
+template <int N>
+void wgmma_wait(float (&d)[N]) {
   machine::collective("wgmma wait", *self, [](machine::Fiber** lanes) {
     if (!lanes[0]->wgmma_ran) run_wgmmas(lanes);
   });
@@ -251,7 +263,9 @@ inline void wgmma_wait(float (&d)[16]) {
   self->wgmmas.clear();
   self->wgmma_ran = false;
 }
-inline void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+inline float2 unpack_bf16(uint32_t x) { return {bf16_to_f32((uint16_t)x), bf16_to_f32((uint16_t)(x >> 16))}; }
+template <float2 unpack(uint32_t)>
+void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   struct Lane { float* d; const uint32_t* a; uint32_t b[2]; } mine{d, a, {b0, b1}};
   machine::collective("mma", mine, [](Lane** lanes) {
     float a[16][16], b[16][8];
@@ -259,11 +273,11 @@ inline void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t
       for (int h = 0; h < 2; h++) {
         const int row = lane / 4, k = lane % 4 * 2 + h * 8;
         for (int half = 0; half < 2; half++) {
-          const float2 x = unpack_f16(lanes[lane]->a[2 * h + half]);
+          const float2 x = unpack(lanes[lane]->a[2 * h + half]);
           a[row + 8 * half][k] = x.x;
           a[row + 8 * half][k + 1] = x.y;
         }
-        const float2 y = unpack_f16(lanes[lane]->b[h]);
+        const float2 y = unpack(lanes[lane]->b[h]);
         b[k][row] = y.x;
         b[k + 1][row] = y.y;
       }
@@ -276,6 +290,8 @@ inline void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t
       }
   });
 }
+inline void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { mma<unpack_f16>(d, a, b0, b1); }
+inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { mma<unpack_bf16>(d, a, b0, b1); }
 // Four 8 x 8 matrices of 16-bit elements: lane 8 i + r holds the address of row r of matrix i. `element(lane, i, half)` is (row, column).
 template <bool TRANSPOSED>
 inline void matrix_place(int lane, int half, int& row, int& column) {

@@ -7,9 +7,9 @@
 // PACKED: packed tiles in shared memory. REGS, UNPACK_REGS: registers per thread of multiplying and unpacking warpgroups, 0 for an even
 // distribution. AT_ONCE: chunks that an unpacking thread holds.
 template <int NWG, int UWG_, int STAGES, int PACKED_, int REGS_, int UNPACK_REGS_, int AT_ONCE_>
-struct Fp4 : Block<true, NWG, STAGES, UWG_ * 128 + 32, false> {
+struct Unpacked : Block<Kv::e5m2, NWG, STAGES, UWG_ * 128 + 32> {
   static constexpr int UWG = UWG_, PACKED = PACKED_, REGS = REGS_, UNPACK_REGS = UNPACK_REGS_, AT_ONCE = AT_ONCE_;
-  static constexpr int PACKED_AT = (Fp4::END + 15) & ~15, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, PACKED_EMPTY = PACKED_FULL + PACKED * 8;
+  static constexpr int PACKED_AT = (Unpacked::END + 15) & ~15, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, PACKED_EMPTY = PACKED_FULL + PACKED * 8;
   static constexpr int SMEM = PACKED_EMPTY + PACKED * 8;
   static_assert(SMEM <= 232448 && HalfRow::CHUNKS % AT_ONCE == 0);
   static_assert(2 * STAGES % UWG == 0, "see Unpacker::await_stage");
@@ -76,7 +76,7 @@ struct Unpacker {
       const uint32_t skipped = (uint32_t)(uintptr_t)(e8m0 + (size_t)t * TILE * a.e8m0_stride) & 15;
       await_packed(t);
       const HalfRow rows(smem0 + L::PACKED_AT + packed * PACKED_BYTES, skipped, a.e8m0_stride, w.len - (w.tile0 + t) * TILE, tid);
-      unpack_from<0>(rows, smem0 + stage * TILE_BYTES, t);
+      unpack_from<0>(rows, smem0 + stage * L::BYTES, t);
       mbar_arrive(smem0 + L::PACKED_EMPTY + packed * 8);
       if (rows.half == 0) st_shared(smem0 + L::BASES + (stage * TILE + rows.row) * 4, (uint32_t)rows.base);
       fence_async_proxy();
@@ -86,7 +86,7 @@ struct Unpacker {
 };
 
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, 1) mla_fp4(const __grid_constant__ Args a) {
+__global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_constant__ Args a) {
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
   Work w(a);

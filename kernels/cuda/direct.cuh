@@ -1,39 +1,41 @@
-// MLA decode over an fp8 (e4m3) KV cache: the copy engine's tile is the tensor cores' operand.
+// MLA decode over an fp8 (e4m3) or bf16 KV cache: the copy engine's tile is the tensor cores' operand.
 #pragma once
 #include "block.cuh"
 
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
-template <int NWG, int STAGES, int BLOCKS_, bool EARLY, bool PAGED_>
-struct Fp8 : Block<false, NWG, STAGES, 32, EARLY> {
-  static constexpr int BLOCKS = BLOCKS_, SMEM = Fp8::END;
+template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
+struct Direct : Block<KV, NWG, STAGES, 32> {
+  static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
   static constexpr bool PAGED = PAGED_;
 };
 
-// The copies of one tile. With paging a box of the tensor maps is a page, or a tile if that is smaller.
+// The copies of one tile: boxes of 128 bytes of each token, and for fp8 one of 64 bytes, which has a tensor map of its own. With paging
+// a box is as many tokens as a page, or a tile if that is smaller.
 template <class L>
-struct Fp8Producer {
+struct Producer {
+  static constexpr int WIDE_BOXES = L::KV == Kv::bf16 ? 9 : 4, ROW_BYTES = L::BYTES / TILE;
   const Args& a;
   const Work& w;
-  const CUtensorMap *nope_map, *rope_map;
+  const CUtensorMap *wide_map, *rope_map;
   uint32_t tile0;
 
   __device__ __forceinline__ void copy(uint32_t tile, int first, int row, uint32_t bar) const {   // a box, from token `first` of the tile
 #pragma unroll
-    for (int c = 0; c < 4; c++) tma_2d(tile + c * BOX + first * 128, nope_map, c * 128, row, bar);
-    tma_2d(tile + 4 * BOX + first * 64, rope_map, D_V, row, bar);
+    for (int c = 0; c < WIDE_BOXES; c++) tma_2d(tile + c * BOX + first * 128, wide_map, c * 128, row, bar);
+    if (WIDE_BOXES * 128 < ROW_BYTES) tma_2d(tile + WIDE_BOXES * BOX + first * 64, rope_map, WIDE_BOXES * 128, row, bar);
   }
 
   __device__ __forceinline__ void load(int t) const {
-    const uint32_t stage = (uint32_t)t % L::STAGES, tile = tile0 + stage * TILE_BYTES, bar = tile0 + L::FULL + stage * 8;
+    const uint32_t stage = (uint32_t)t % L::STAGES, tile = tile0 + stage * L::BYTES, bar = tile0 + L::FULL + stage * 8;
     const int token = (w.tile0 + t) * TILE;
     if (!L::PAGED) {
-      mbar_expect(bar, TILE_BYTES);
+      mbar_expect(bar, L::BYTES);
       copy(tile, 0, w.row0 + token, bar);
       return;
     }
     const int* pages = a.block_table + (size_t)w.sequence * a.table_stride;
     const int box = min(TILE, 1 << a.page_bits), boxes = (min(TILE, w.len - token) + box - 1) / box;
-    mbar_expect(bar, boxes * box * D_QK);
+    mbar_expect(bar, boxes * box * ROW_BYTES);
 #pragma unroll 1
     for (int i = 0; i < boxes; i++) {
       const int at = token + i * box;
@@ -43,7 +45,7 @@ struct Fp8Producer {
 
   __device__ __forceinline__ void run(int lane) const {
     if (lane == 0) {
-      prefetch_map(nope_map);
+      prefetch_map(wide_map);
       prefetch_map(rope_map);
 #pragma unroll 1
       for (int t = 0; t < min(w.tiles, L::STAGES); t++) load(t);
@@ -61,7 +63,7 @@ struct Fp8Producer {
 
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::BLOCKS)
-mla_fp8(const __grid_constant__ CUtensorMap nope_map, const __grid_constant__ CUtensorMap rope_map, const __grid_constant__ Args a) {
+mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__ CUtensorMap rope_map, const __grid_constant__ Args a) {
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   Work w(a);
@@ -69,7 +71,7 @@ mla_fp8(const __grid_constant__ CUtensorMap nope_map, const __grid_constant__ CU
     if (lane == 0) L::init_barriers(a, smem, 1);
     cluster_arrive();
     w.find_tiles(a);
-    Fp8Producer<L>{a, w, &nope_map, &rope_map, smem_u32(smem)}.run(lane);
+    Producer<L>{a, w, &wide_map, &rope_map, smem_u32(smem)}.run(lane);
   } else {
     multiply<L>(a, w, smem, warp, lane);
   }
