@@ -9,15 +9,11 @@ python scripts/emulate.py --list           the names of the cases
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -27,6 +23,7 @@ from kernels.dispatch import tuned_entry  # noqa: E402
 from kernels.hip_backend import UNTUNED_TRAITS, Traits, traits_of, tuned_traits  # noqa: E402
 from kernels.hip_module import HIP_ARCH  # noqa: E402
 from kernels.layout import Shape  # noqa: E402
+from scripts.emulation_runs import emulate_cases  # noqa: E402
 from scripts.hip_emulation import Emulation, compile_traits, emulate  # noqa: E402
 
 OFFICIAL = [(4, 1024, 4217), (4, 8192, 4220), (32, 1024, 5412), (32, 8192, 5415), (64, 1024, 1357), (64, 8192, 1360)]
@@ -69,6 +66,9 @@ class Case:
         """Proportional to the time it takes, roughly."""
         rows = self.spec["qseqlen"] * self.spec.get("numheads", 16)
         return self.spec["batchsize"] * (self.spec["kvseqlen"] + 600 * self.num_kv_splits) * -(-rows // 16)
+
+    def compile(self) -> None:
+        compile_traits(self.traits)
 
     def run(self) -> Emulation:
         data = reference.generate_input(**self.spec, device="cpu")
@@ -117,53 +117,10 @@ def all_cases() -> list[Case]:
     return [*official_cases(), *small]
 
 
-def clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-
-
-def run_cases(cases: list[Case]) -> dict[str, Emulation]:
-    """Prints a line for each case as it ends, with the time left."""
-    results, done, started = {}, 0, time.monotonic()
-    total = sum(case.work for case in cases)
-    print(f"{'case':<50} {'verdict':<7} {'rel. L2':>8} {'instructions':>13} {'per tile':>8}   time left")
-    for case in cases:
-        result = results[case.name] = case.run()
-        done += case.work
-        left = (time.monotonic() - started) / done * (total - done)
-        verdict, count = result.verdict, result.run.instructions
-        per_tile = f"{count / result.tiles:8.0f}" if result.tiles else f"{'-':>8}"
-        word = "right" if verdict.ok else "WRONG"
-        print(f"{case.name:<50} {word:<7} {result.rel_l2_worst:8.4f} {count:13,} {per_tile}   {clock(left)}", flush=True)
-        if not verdict.ok:
-            print("\n".join(f"    {line}" for line in str(verdict).splitlines()[:12]))
-    return results
-
-
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose names contain TEXT")
-    parser.add_argument("--list", action="store_true", help="print the names of the cases")
-    parser.add_argument("--docs", action="store_true", help="write docs/mi355x.md; runs all cases")
-    options = parser.parse_args(argv)
-    cases = [case for case in all_cases() if options.docs or options.only in case.name]
-    if not cases:
-        parser.error(f"no case has {options.only!r} in its name; --list shows them")
-    if options.list:
-        print("\n".join(case.name for case in cases))
-        return 0
-    torch.set_num_threads(1)
-    for traits in dict.fromkeys(case.traits for case in cases):
-        compile_traits(traits)
-    started = time.monotonic()
-    results = run_cases(cases)
-    wrong = [name for name, result in results.items() if not result.verdict.ok]
-    runs = sum(len(result.verdict.runs) for result in results.values())
-    print(f"{len(results)} cases, {runs} runs, {len(wrong)} wrong, {clock(time.monotonic() - started)}")
-    if options.docs:
-        from scripts.mi355x_page import write_page
+    from scripts.mi355x_page import write_page
 
-        write_page(results, runs, wrong)
-    return 1 if wrong else 0
+    return emulate_cases(__doc__ or "", all_cases(), write_page, argv)
 
 
 if __name__ == "__main__":

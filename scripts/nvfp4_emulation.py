@@ -68,6 +68,39 @@ def decode_report(traits: Traits) -> KernelReport:
     return report(compile_traits(traits))[0]
 
 
+def launch_arguments(
+    inputs: Sequence[Any], workspace: Sequence[Any], q_len: int, num_kv_splits: int, num_xcds: int, sm_scale: float
+) -> tuple[tuple[int, int, int], list[Any]]:
+    """Grid and kernel arguments as launch.hip and binding.cpp make them. inputs: the tensors of task.py, on the CPU; workspace:
+    out, partial, lse, tickets as HipPlan allocates them."""
+    q, _, topk, block_table, seq_lens, *_ = inputs
+    (rows, heads, _), (num_kv_heads, topk_rows, num_slots) = q.shape, topk.shape
+    names = ("q", "cache", "topk", "block_table", "seq_lens", "k_scale", "v_scale")
+    buffers = [frozen(tensor, name) for tensor, name in zip(inputs, names, strict=True)]
+    buffers += [Buffer(array, name) for array, name in zip(workspace, ("out", "partial", "lse", "tickets"), strict=True)]
+    sizes = [rows, len(seq_lens), q_len, heads // num_kv_heads, num_slots, topk_rows, block_table.shape[1], num_kv_splits]
+    unit = q_len * num_xcds
+    grid = (-(-rows // unit) * unit, num_kv_splits, num_kv_heads)
+    return grid, [*buffers, *sizes, num_xcds, np.float32(sm_scale)]
+
+
+def nan_workspace(data: Any, num_kv_splits: int) -> list[torch.Tensor]:
+    """out, partial and lse full of NaN, tickets zero."""
+    q, num_kv_heads = data[0], data[2].shape[0]
+    rows, heads, dims = q.shape
+    nan = functools.partial(torch.full, fill_value=float("nan"))
+    results = [nan(q.shape, dtype=torch.bfloat16), nan((rows * heads, num_kv_splits, dims), dtype=torch.bfloat16)]
+    return [*results, nan((rows * heads, num_kv_splits)), torch.zeros(rows, num_kv_heads, dtype=torch.int32)]
+
+
+def judge_run(data: Any, run: Run) -> dict[str, Any]:
+    """What the problem says of a run's output; a ticket counter that is not zero again is a fault like any other."""
+    judgement = reference.judge(data, run.args[7])["strict"]
+    if judgement["ok"] and run.args[10].any():
+        judgement |= {"ok": False, "message": "a ticket counter is not zero again"}
+    return judgement
+
+
 def emulate(
     data: Any,
     traits: Traits,
@@ -75,44 +108,23 @@ def emulate(
     *,
     num_xcds: int = 1,
     code: CodeObject | None = None,
-    tickets: torch.Tensor | None = None,
     schedules: Sequence[Schedule] = CONJUNCTION,
     lds_fills: Sequence[str] = ("nan", "zero"),
     workgroups_in_flight: int = 8,
 ) -> Emulation:
     """Decode in the grid that the launcher uses, and judge every run. `data`: as problems/nvfp4_msa/task.py says, on the CPU.
 
-    code: another code object than that of `traits`. tickets: int32 [rows, num_kv_heads], the counters before the launch.
+    code: another code object than that of `traits`.
     """
-    q, topk, block_table, seq_lens, config = data[0], *data[2:5], data[7]
-    (rows, heads, _), (num_kv_heads, topk_rows, num_slots) = q.shape, topk.shape
+    *inputs, config = data
     judgements: list[dict[str, Any]] = []
 
     def check(run: Run) -> str | None:
-        out, tickets_after = run.args[7], run.args[10]
-        judgements.append(judgement := reference.judge(data, out)["strict"])
-        return judgement["message"] or ("a ticket counter is not zero again" if tickets_after.any() else None)
+        judgements.append(judge_run(data, run))
+        return judgements[-1]["message"] or None
 
-    nan = functools.partial(torch.full, fill_value=float("nan"))
-    counters = torch.zeros(rows, num_kv_heads, dtype=torch.int32) if tickets is None else tickets
-    names = ("q", "cache", "topk", "block_table", "seq_lens", "k_scale", "v_scale")
-    inputs = [frozen(tensor, name) for tensor, name in zip(data[:7], names, strict=True)]
-    outputs = [
-        Buffer(nan(q.shape, dtype=torch.bfloat16), "out"),
-        Buffer(nan((rows * heads, num_kv_splits, q.shape[2]), dtype=torch.bfloat16), "partial"),
-        Buffer(nan((rows * heads, num_kv_splits)), "lse"),
-        Buffer(counters, "tickets"),
-    ]
-    q_len, unit = config["q_len"], config["q_len"] * num_xcds
-    sizes = [rows, len(seq_lens), q_len, heads // num_kv_heads, num_slots, topk_rows, block_table.shape[1], num_kv_splits]
-    verdict = verify(
-        code or compile_traits(traits),
-        grid=(-(-rows // unit) * unit, num_kv_splits, num_kv_heads),
-        block=THREADS,
-        args=[*inputs, *outputs, *sizes, num_xcds, np.float32(config["sm_scale"])],
-        check=check,
-        schedules=schedules,
-        lds_fills=lds_fills,
-        workgroups_in_flight=workgroups_in_flight,
-    )
+    workspace = nan_workspace(data, num_kv_splits)
+    grid, args = launch_arguments(inputs, workspace, config["q_len"], num_kv_splits, num_xcds, config["sm_scale"])
+    options = {"schedules": schedules, "lds_fills": lds_fills, "workgroups_in_flight": workgroups_in_flight}
+    verdict = verify(code or compile_traits(traits), grid=grid, block=THREADS, args=args, check=check, **options)
     return Emulation(traits, verdict, judgements, int(reference.valid_slots(data).sum()))
