@@ -1,51 +1,112 @@
-"""The referee's own accounts of a worker, kept by the kernel: processor time that a reported time must be able to hold.
+"""The referee's own accounts of a worker, kept by the kernel and the wall clock: what a reported time must be able to hold.
 
-Within a call a process cannot use more processor time than the call lasts on every core. And between the moment when it
-learns of new contents and the call it has nothing to do. Both hold however busy the machine is, which wall clocks do not.
+Within a call a process cannot use more processor time than the call lasts on every core. Between the moment when it can
+know new contents and the call it has nothing to do. And a call cannot have lasted much less than its answer took, apart
+from the time in which referee and worker waited for a processor. All three hold however busy the machine is.
 """
 
+import contextlib
 import os
+import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
-# Answering costs the worker some: reading the request, describing the output.
+from harness.family import family
+
+# Answering costs the worker some: reading the request, describing and copying the output.
 CALL_OVERHEAD_NS = 3_000_000
+NS_PER_OUTPUT_BYTE = 1.0  # first touch of fresh pages included
 QUIET_NS = 1_000_000
 CORES_SLACK = 1.25
-MIN_CALLS = 3  # before a contradiction is believed
+MIN_CALLS = 2  # before a contradiction is believed
+WALL_TOLERANCE = 1.5
+WALL_ALLOWANCE_NS = 2_000_000  # beside an answer in which nothing was called
 CPUCLOCK_SCHED = 2  # linux/posix-timers.h: the clock id of another process's processor time
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+CHILDREN_USER, CHILDREN_SYSTEM = 13, 14  # fields of /proc/PID/stat, counted from the state
 
 
-def cpu_time_ns(pid: int) -> int | None:
-    """Processor time that a process has used so far, all its threads together; None once it is gone."""
+def cpu_time_ns(root: int) -> int | None:
+    """Processor time that a process and all its descendants have used so far; None once it is gone.
+
+    That of descendants which have ended counts in ticks of the kernel, usually 10 ms.
+    """
     try:
-        return time.clock_gettime_ns((~pid << 3) | CPUCLOCK_SCHED)
+        total_ns = _own_time_ns(root)
     except OSError:
         return None
+    for pid in family(root):
+        with contextlib.suppress(OSError, ValueError):  # it has ended since
+            total_ns += (_own_time_ns(pid) if pid != root else 0) + _ended_children_ns(pid)
+    return total_ns
+
+
+def run_delay_ns(task: int | str) -> int:
+    """How long a thread has been ready and waited for a processor; 0 on a kernel that does not say."""
+    try:
+        return int(Path(f"/proc/{task}/schedstat").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _own_time_ns(pid: int) -> int:
+    return time.clock_gettime_ns((~pid << 3) | CPUCLOCK_SCHED)
+
+
+def _ended_children_ns(pid: int) -> int:
+    """Processor time of the children that a process has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[CHILDREN_USER]) + int(fields[CHILDREN_SYSTEM])) * TICK_NS
 
 
 @dataclass
 class Ledger:
-    """Sums over the calls of one case."""
+    """The calls of one case: what was reported, and what kernel and wall clock saw from the request until the output was
+    there. `idle_ns` is how long an answer takes in which nothing is called."""
 
+    idle_ns: int = 0
     cores: int = os.cpu_count() or 1
-    calls: int = 0
-    reported_ns: int = 0
-    used_ns: int = 0
+    reported_ns: list[int] = field(default_factory=list)
+    at_most_ns: list[int] = field(default_factory=list)  # by the wall clock
+    running_ns: list[int] = field(default_factory=list)  # the same without waiting for a processor
+    used_ns: list[int] = field(default_factory=list)  # processor time, where that says something
+    output_bytes: int = 0
 
-    def enter(self, reported_ns: int, used_ns: int) -> None:
-        """A call that is said to have taken `reported_ns`, in which the process used `used_ns` of processor time."""
-        self.calls += 1
-        self.reported_ns += reported_ns
-        self.used_ns += used_ns
+    def enter(self, reported_ns: int, wall_ns: int, waited_ns: int, used_ns: int | None, output_bytes: int) -> None:
+        """A call that is said to have taken `reported_ns`."""
+        self.reported_ns.append(reported_ns)
+        self.at_most_ns.append(max(0, wall_ns - self.idle_ns))
+        self.running_ns.append(max(0, wall_ns - self.idle_ns - waited_ns))
+        self.used_ns += [] if used_ns is None else [used_ns]
+        self.output_bytes = max(self.output_bytes, output_bytes)
+
+    @property
+    def bound_ns(self) -> float | None:
+        """What a call took at most, by the referee's own clock: the median."""
+        return statistics.median(self.at_most_ns) if self.at_most_ns else None
 
     def contradiction(self) -> str:
         """Why the reported times cannot be true; empty if they can."""
-        possible_ns = CORES_SLACK * self.cores * self.reported_ns + CALL_OVERHEAD_NS * self.calls
-        if self.calls < MIN_CALLS or self.used_ns <= possible_ns:
+        if len(self.reported_ns) < MIN_CALLS:
             return ""
-        said, used = self.reported_ns / self.calls / 1e3, self.used_ns / self.calls / 1e3
+        return self._too_much_work() or self._too_long()
+
+    def _too_much_work(self) -> str:
+        calls = len(self.used_ns)
+        overhead_ns = CALL_OVERHEAD_NS + NS_PER_OUTPUT_BYTE * self.output_bytes
+        reported_ns, used_ns = sum(self.reported_ns), sum(self.used_ns)
+        if not calls or used_ns <= CORES_SLACK * self.cores * reported_ns + overhead_ns * calls:
+            return ""
+        said, used = reported_ns / calls / 1e3, used_ns / calls / 1e3
         return f"reported {said:.0f} us a call and used {used:.0f} us of processor time a call on {self.cores} cores"
+
+    def _too_long(self) -> str:
+        said_ns, seen_ns = statistics.median(self.reported_ns), statistics.median(self.running_ns)
+        allowance_ns = WALL_ALLOWANCE_NS + NS_PER_OUTPUT_BYTE * self.output_bytes
+        if seen_ns <= WALL_TOLERANCE * said_ns + allowance_ns:
+            return ""
+        return f"reported {said_ns / 1e3:.0f} us a call and kept the referee waiting for {seen_ns / 1e3:.0f} us"
 
 
 def worked_ahead_ns(used_ns: int) -> int:

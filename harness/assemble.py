@@ -43,6 +43,7 @@ class Assembler:
     policy: Policy
     device: Device
     read_floor: ReadFloor
+    refuses: bool = True  # times below the refusal floor
 
     def finished(
         self, case: Case, run: CaseRun, profile: Profile | None = None, conditions: Conditions | None = None
@@ -65,6 +66,7 @@ class Assembler:
             timing=timing,
             min_bytes=read_bytes,
             floor=floor,
+            bound_ns=run.sampling.ledger.bound_ns if timing and run.sampling else None,
             backend=backend,
             params=params,
             compile_ns=first.sample.elapsed_ns,
@@ -102,7 +104,7 @@ class Assembler:
     def _status(self, verdict: Verdict, timing: Timing | None, floor: Floor | None) -> tuple[Status, str]:
         if not verdict.ok:
             return Status.WRONG, ""
-        if timing and floor and floor.refusal_ns:
+        if self.refuses and timing and floor and floor.refusal_ns:
             scored_ns = timing.median_ns if self.policy.statistic == "median" else timing.mean_ns
             if scored_ns < floor.refusal_ns:
                 limit = f"below {floor.refusal_ns / 1e3:.2f} us, which the cheapest format needs at the datasheet's bandwidth"

@@ -16,6 +16,7 @@ from harness.session import Called, Session
 from harness.verdict import Verdict
 from popcorn.cases import Case
 
+SEED_BITS = 31  # what every library's generator takes
 Tell = Callable[..., None]
 
 
@@ -70,7 +71,7 @@ class CaseRun:
         """Call once and judge; with `timed`, if the official verdict passes, take samples. Raises CallFailed."""
         self._renew(self._pool[0])
         self._both(Contestant.call_first)
-        self._check(strict=self._policy.strict_share > 0)
+        self._check()
         if timed and self.passes:
             if self._policy.warmup:
                 self._warm_up(self._policy.warmup)
@@ -112,19 +113,27 @@ class CaseRun:
         return 2 if self.rival and self.rival.competes else 1
 
     def _renew(self, buffers: InputBuffers) -> None:
-        """Fill `buffers` with fresh contents, the seed advanced from the second time on, and show them to the workers."""
+        """Fill `buffers` with fresh contents, which the workers cannot see before all is ready for the call."""
         self._tell("generating")
-        case = with_seed_advanced(self._case, SEED_STEP * len(self.contents))
+        case = self._next_contents()
         self.contents.append(case)
         self._present.forget()
         self._present = buffers
-        same_layout = buffers.fill(lambda: self._problem.generate_input(case))
+        same_layout = buffers.prepare(lambda: self._problem.generate_input(case))
         self._both(Contestant.lend, f"inputs{self._pool.index(buffers)}", buffers, same_layout)
+        buffers.pour()
+        self._both(Contestant.see_new_contents)
 
-    def _check(self, strict: bool) -> None:
+    def _next_contents(self) -> Case:
+        """The case itself first; then with its seed advanced, or drawn anew: who finds one out knows no other."""
+        if not self.contents or self._policy.foreseeable:
+            return with_seed_advanced(self._case, SEED_STEP * len(self.contents))
+        return with_seed(self._case, self._random.getrandbits(SEED_BITS))
+
+    def _check(self) -> None:
         """Judge the outputs of the last calls."""
         self._tell("checking")
-        self._both(Contestant.check, self._present.value, strict)
+        self._both(Contestant.check, self._present.value, self._policy.strict)
 
     def _warm_up(self, rule: StopRule) -> None:
         """Calls that do not count, on each set of buffers."""
@@ -149,10 +158,11 @@ class CaseRun:
             self._tell("sampling", samples_ns=tuple(self.sampling.samples_ns), left_s=left_s)
             done = self._has_enough()
             if done or self._policy.judged == "each":
-                share = self._policy.strict_share
-                self._check(strict=share > 0 and (done or self._random.random() < share))
+                self._check()
             if done or not self.passes:
-                return
+                break
+        if self.passes:
+            self._both(Contestant.close_ledger)
 
     def _has_enough(self) -> bool:
         """Whether the policy is satisfied with every side's samples."""
@@ -162,9 +172,12 @@ class CaseRun:
 
 def with_seed_advanced(case: Case, advance: int) -> Case:
     """The case with its seed raised; a case without a seed stays as it is."""
-    if not advance or "seed" not in case.spec:
-        return case
-    return replace(case, spec={**case.spec, "seed": int(case.spec["seed"]) + advance})
+    return with_seed(case, int(case.spec["seed"]) + advance) if advance and "seed" in case.spec else case
+
+
+def with_seed(case: Case, seed: int) -> Case:
+    """The case with another seed; a case without one stays as it is."""
+    return replace(case, spec={**case.spec, "seed": seed}) if "seed" in case.spec else case
 
 
 def description_of(called: Called | None) -> tuple[str | None, dict[str, Any] | None]:

@@ -70,6 +70,13 @@ def tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
             yield from tensors(item, depth + 1)
 
 
+def storages_of(tree: Any) -> set[int]:
+    """Indices of the storages that a tree written by `encode` names."""
+    if isinstance(tree, list):
+        return set().union(*map(storages_of, tree))
+    return {tree["storage"]} if isinstance(tree, dict) else set()
+
+
 class _Writer:
     def __init__(self) -> None:
         self.storages: list[torch.UntypedStorage] = []

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.accounts import Ledger
 from harness.clock import Clock
 from harness.errors import CallFailed
 from harness.inputs import InputBuffers
@@ -23,6 +24,7 @@ class Sampling:
     sleep_ns: int = 0  # the device-side sleep that hides launch latency
     samples_ns: list[int] = field(default_factory=list)
     exposed: int = 0  # counted samples that launch latency is part of
+    ledger: Ledger = field(default_factory=Ledger)
 
     def __post_init__(self) -> None:
         self._started_ns = self.clock.now_ns()
@@ -40,6 +42,7 @@ class Contestant:
         self._problem, self._policy, self._session, self._clock = problem, policy, session, clock
         self._last: Called | None = None
         self._inputs = ""  # the name of the inputs that are called on
+        self._buffers: InputBuffers | None = None
         self._lent: set[str] = set()
         self.first: Called | None = None
         self.verdict: Verdict | None = None
@@ -52,13 +55,19 @@ class Contestant:
         return self.verdict is not None and self.verdict.official.ok
 
     def lend(self, name: str, buffers: InputBuffers, same_layout: bool) -> None:
-        """Show the worker inputs, or that their contents are new; from now on it is called on these."""
+        """Show the worker input buffers, whose contents are to come; from now on it is called on these."""
         if same_layout and name in self._lent:
             self._session.refresh(name)
         else:
             self._session.map(name, buffers)
         self._lent.add(name)
-        self._inputs = name
+        self._inputs, self._buffers = name, buffers
+        self._session.rest()
+
+    def see_new_contents(self) -> None:
+        """The contents have come; a worker that holds a copy renews it."""
+        if self._buffers and self._buffers.copied:
+            self._session.refresh(self._inputs)
 
     def call_first(self) -> None:
         """The first call, which compiles and plans; made like every other if the policy wants it."""
@@ -67,8 +76,18 @@ class Contestant:
     def check(self, data: Any, strict: bool) -> None:
         """Judge the output of the last call, by the official rule alone unless `strict`."""
         assert self._last is not None
-        verdict = judge(self._problem, data, self._session.take(self._last), strict)
+        output = self._last.output if self._last.taken else self._session.take(self._last)
+        verdict = judge(self._problem, data, output, strict)
+        if strict:
+            verdict = verdict.with_changed_inputs(self._changed_inputs())
         self.verdict = self.verdict.worst(verdict) if self.verdict else verdict
+
+    def _changed_inputs(self) -> list[int]:
+        """Positions of inputs that were written and must not be."""
+        allowed = self._problem.mutable_inputs
+        if allowed is None or self._buffers is None:
+            return []
+        return [index for index in self._session.changed_inputs(self._inputs, self._buffers) if index not in allowed]
 
     def warm_up(self, rule: StopRule) -> None:
         """Calls that are timed and not counted; the launch latency that they show says how long the sleep must be."""
@@ -82,7 +101,7 @@ class Contestant:
 
     def start_sampling(self) -> Sampling:
         """From now on samples count."""
-        self.sampling = Sampling(self._clock, self._sleep_ns)
+        self.sampling = Sampling(self._clock, self._sleep_ns, ledger=self._session.open_ledger())
         return self.sampling
 
     def time_one(self) -> None:
@@ -93,7 +112,8 @@ class Contestant:
         sampling = self.sampling
         assert sampling is not None
         while True:
-            called = self._last = self._session.call(self._inputs, timed=True, sleep_ns=sampling.sleep_ns)
+            take = self._policy.judged == "each"
+            called = self._last = self._session.call(self._inputs, timed=True, sleep_ns=sampling.sleep_ns, take=take)
             exposed = called.sample.exposed and self._policy.hides_launch
             if not exposed or sampling.sleep_ns >= MAX_SLEEP_NS:
                 break
@@ -101,7 +121,14 @@ class Contestant:
             if self._policy.fresh == "each":
                 return
         sampling.exposed += exposed
-        sampling.samples_ns.append(called.sample.elapsed_ns)
+        sampling.samples_ns.append(called.sample.elapsed_ns + called.ahead_ns)
+        elapsed_ns, (wall_ns, waited_ns) = called.sample.elapsed_ns, (called.wall_ns, called.waited_ns)
+        sampling.ledger.enter(elapsed_ns, wall_ns, waited_ns, called.used_ns, called.nbytes)
+
+    def close_ledger(self) -> None:
+        """Hold the samples against the referee's accounts. Raises ClockTampered."""
+        assert self.sampling is not None
+        self._session.believe(self.sampling.ledger)
 
     def has_enough(self, sides: int) -> bool:
         """Whether the policy is satisfied; of the wall time each of `sides` contestants has its share."""

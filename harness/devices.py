@@ -129,11 +129,14 @@ def _read(path: str) -> str:
 
 def data_limit_bytes(device: torch.device) -> int | None:
     """RLIMIT_DATA for workers: nine tenths of the memory that is available now on a CPU, none on a GPU."""
-    if device.type != "cpu":
-        return None
+    return available_bytes() * 9 // 10 if device.type == "cpu" else None
+
+
+def available_bytes() -> int:
+    """Host memory that can be had now: of the machine, or of the container that this process runs in."""
     available = re.search(r"^MemAvailable:\s+(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
     free_bytes = [int(available[1]) << 10 if available else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     limit, used = (_read(f"/sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
     if limit.isdigit() and used.isdigit():  # a container's own limit; "max" where there is none
         free_bytes.append(int(limit) - int(used))
-    return min(free_bytes) * 9 // 10
+    return min(free_bytes)

@@ -9,14 +9,14 @@ and judges with those.
 import contextlib
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from harness import cuda_vmm, memory
-from harness.codec import decode, encode
+from harness.codec import Encoded, decode, encode, storages_of
 
 
 @dataclass
@@ -54,6 +54,8 @@ class InputBuffers:
         self._device_ipc = device_ipc
         self._tree: Any = None
         self._buffers: list[_Buffer] = []
+        self._next: Encoded | None = None  # prepared and not poured yet
+        self._originals: list[torch.UntypedStorage] = []  # of `value`
 
     @property
     def nbytes(self) -> int:
@@ -61,27 +63,62 @@ class InputBuffers:
         return sum(buffer.storage.nbytes() for buffer in self._buffers)
 
     def fill(self, generate: Callable[[], Any]) -> bool:
-        """Fill the buffers with what `generate` returns; True if the layout is the old one: workers need only REFRESH.
+        """Fill the buffers with what `generate` returns; True if the layout is the old one: workers need only REFRESH."""
+        same = self.prepare(generate)
+        self.pour()
+        return same
+
+    def prepare(self, generate: Callable[[], Any]) -> bool:
+        """Generate contents and make room for them, unseen; True if the layout is the old one."""
+        self.value = None
+        self._next = encode(generate())
+        sizes = [storage.nbytes() for storage in self._next.storages]
+        same = self._next.tree == self._tree and sizes == [buffer.storage.nbytes() for buffer in self._buffers]
+        if not same:
+            self._release()
+            self._buffers = [self._allocate(storage.nbytes(), storage.device) for storage in self._next.storages]
+            self._tree = self._next.tree
+        return same
+
+    def pour(self) -> None:
+        """Put the prepared contents where workers see them.
 
         Host storages are moved one by one, so the peak is the inputs once and their largest storage again.
         """
-        self.value = None
-        encoded = encode(generate())
-        storages, sizes = encoded.storages, [storage.nbytes() for storage in encoded.storages]
-        same = encoded.tree == self._tree and sizes == [buffer.storage.nbytes() for buffer in self._buffers]
-        if not same:
-            self.close()
-        for index in range(len(storages)):
-            if not same:
-                self._buffers.append(self._allocate(sizes[index], storages[index].device))
-            buffer = self._buffers[index].storage
-            buffer.copy_(storages[index])
+        assert self._next is not None
+        storages, self._next = self._next.storages, None
+        for index, buffer in enumerate(self._buffers):
+            buffer.storage.copy_(storages[index])
             if storages[index].device.type == "cpu":
-                storages[index] = buffer
+                storages[index] = buffer.storage
         if any(storage.device.type == "cuda" for storage in storages):
             torch.cuda.synchronize()  # another process reads these buffers next: queue order does not reach it
-        self._tree, self.value = encoded.tree, decode(encoded.tree, storages)
-        return same
+        self._originals, self.value = storages, decode(self._tree, storages)
+
+    @property
+    def tree(self) -> Any:
+        """The layout, as codec.encode describes it."""
+        return self._tree
+
+    @property
+    def storages(self) -> list[torch.UntypedStorage]:
+        """The buffers themselves."""
+        return [buffer.storage for buffer in self._buffers]
+
+    @property
+    def copied(self) -> bool:
+        """Whether workers hold copies, which they must renew after contents were poured."""
+        return any(not buffer.on_device and buffer.device.type != "cpu" for buffer in self._buffers)
+
+    def changed_on_device(self) -> list[int]:
+        """Indices of lent device storages whose bytes are no longer what was poured."""
+        lent = ((index, buffer.storage) for index, buffer in enumerate(self._buffers) if buffer.on_device)
+        return [index for index, storage in lent if not memory.equal(storage, self._originals[index])]
+
+    def positions(self, storages: Iterable[int]) -> list[int]:
+        """Positions of the input tuple that lie in these storages; 0 if the input is no tuple."""
+        parts = self._tree[1] if self._tree[0] in ("tuple", "list") else [self._tree]
+        return [position for position, part in enumerate(parts) if not set(storages).isdisjoint(storages_of(part))]
 
     def lend(self) -> tuple[dict[str, Any], tuple[int, ...]]:
         """The fields of a MAP request, and the descriptors that go with it."""
@@ -90,16 +127,21 @@ class InputBuffers:
 
     def forget(self) -> None:
         """Drop `value`; device memory that only the judge needed is free again."""
-        self.value = None
+        self._originals, self.value = [], None
 
     def close(self) -> None:
         """Give the memory back."""
+        self._next = None
+        self._release()
+
+    def _release(self) -> None:
+        self.forget()
         for buffer in self._buffers:
             if buffer.fd is not None:
                 os.close(buffer.fd)
             for loan in buffer.loans:
                 loan.end()
-        self._buffers, self.value = [], None
+        self._buffers = []
 
     def _allocate(self, nbytes: int, device: torch.device) -> _Buffer:
         if device.type == "cuda" and self._device_ipc and nbytes:

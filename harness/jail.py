@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from harness import landlock, libc, namespaces, seccomp
+from harness.family import family
 
 WATCH_INTERVAL_S = 0.5
 HANDLED = {signal.SIGCHLD, signal.SIGTERM}
@@ -130,7 +131,7 @@ def _supervise(worker: int, plan: Plan) -> int:
         if found and found.si_signo == signal.SIGTERM:
             break
         status = _reap(worker)
-        if plan.processes and plan.max_processes and len(_processes()) > plan.max_processes:
+        if plan.max_processes and len(_descendants(plan)) > plan.max_processes:
             os.write(2, f"more than {plan.max_processes} processes\n".encode())
             break
     _kill_all(plan)
@@ -158,8 +159,8 @@ def _exit_status(status: int) -> int:
 
 def _kill_all(plan: Plan) -> None:
     """End every descendant; orphans arrive here as their parents go, so look until there is none."""
-    while children := _processes() if plan.processes else _children():
-        for pid in children:
+    while living := _descendants(plan):
+        for pid in living:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if plan.processes:
@@ -168,13 +169,11 @@ def _kill_all(plan: Plan) -> None:
             os.waitpid(-1, 0)
 
 
-def _processes() -> list[int]:
-    """Every other process of this namespace."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
-
-
-def _children() -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+def _descendants(plan: Plan) -> list[int]:
+    """Every living process that the worker started, and the worker: whoever else is in this namespace, or the family."""
+    if plan.processes:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+    return family(os.getpid())[1:]
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import os
 import torch
 
 COUNTER_FIELD, NO_COUNTER = 4, b"/none"  # in what UntypedStorage._share_cuda_ returns: file, then index in it
+COMPARED_BYTES = 64 << 20  # at a time: a comparison on a GPU needs as much memory again
 F_SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; not in Python's fcntl
 
 
@@ -35,6 +36,17 @@ def map_inputs(fd: int, nbytes: int, private: bool) -> tuple[torch.UntypedStorag
     """A host storage that reads the file and, if `private`, keeps its writes to itself (copy on write); its mapping."""
     mapping = mmap.mmap(fd, max(nbytes, mmap.PAGESIZE), mmap.MAP_PRIVATE if private else mmap.MAP_SHARED)
     return _storage(mapping, nbytes), mapping
+
+
+def equal(a: torch.UntypedStorage, b: torch.UntypedStorage) -> bool:
+    """Whether two storages hold the same bytes; compared piece by piece, on the device of the first."""
+    pairs = zip(byte_view(a).split(COMPARED_BYTES), byte_view(b).split(COMPARED_BYTES), strict=True)
+    return all(torch.equal(left, right.to(left.device)) for left, right in pairs)
+
+
+def byte_view(storage: torch.UntypedStorage) -> torch.Tensor:
+    """A storage as a uint8 tensor."""
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))
 
 
 def _storage(mapping: mmap.mmap, nbytes: int) -> torch.UntypedStorage:

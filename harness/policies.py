@@ -107,7 +107,8 @@ class Policy:
     first_case_warmup: StopRule | None  # once, on the first case, samples not counted
     fresh: Literal["never", "each"] = "never"  # new contents for each sample
     judged: Literal["ends", "each"] = "ends"  # the outputs of the first and the last call, or of every sample
-    strict_share: float = 1.0  # of the judged outputs between first and last, how many get the strict verdict too
+    strict: bool = True  # judged outputs get the strict verdict too
+    foreseeable: bool = False  # fresh contents come from the next seed of a sequence, not from one drawn at random
     pool: int = 1  # sets of input buffers, visited in random order
     alike: bool = False  # first call, warm-ups and samples are made in the same way, warm-ups in random number
 
@@ -125,7 +126,6 @@ def robust(mode: str, device: Device, budget_s: float | None = None) -> Policy:
         first_case_warmup=None,
         fresh="each",
         judged="each",
-        strict_share=0.25 if device.kind == "cpu" else 1.0,
         pool=2,
         alike=True,
     )
@@ -138,7 +138,8 @@ def weakened(policy: Policy, defences: Defences) -> Policy:
         fresh=policy.fresh if defences.fresh_inputs else "never",
         pool=policy.pool if defences.fresh_inputs else 1,
         judged=policy.judged if defences.check_every_call else "ends",
-        strict_share=policy.strict_share if defences.strict_verdict else 0.0,
+        strict=policy.strict and defences.strict_verdict,
+        foreseeable=policy.foreseeable or not defences.secret_seed,
         alike=policy.alike and defences.one_code_path,
         cold=policy.cold if defences.cold_caches else Cold("none"),
     )
@@ -175,6 +176,7 @@ def _official_rules(mode: str, cold: Cold) -> Policy:
         warmup=None,
         first_case_warmup=ErrorSmall(100, SECOND_NS // 100 if ranked else SECOND_NS // 10),
         fresh="each" if ranked else "never",
+        foreseeable=True,
         judged="each" if ranked else "ends",
     )
 

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 # All of the harness that a worker gets to see.
 RUNTIME_FILES = (
     "__init__.py", "worker.py", "protocol.py", "codec.py", "timing.py", "memory.py", "cuda_vmm.py", "errors.py",
-    "jail.py", "landlock.py", "libc.py", "namespaces.py", "seal.py", "seccomp.py",
+    "family.py", "jail.py", "landlock.py", "libc.py", "namespaces.py", "seal.py", "seccomp.py",
 )  # fmt: skip
 # A worker's environment has no variable whose name contains one of these.
 SECRET_WORDS = ("POPCORN_", "TOKEN", "SECRET", "PASSWORD", "API_KEY", "CREDENTIAL")
@@ -107,6 +107,11 @@ class WorkerProcess:
             return self._process.pid
         children = Path(f"/proc/{self._supervisor_pid}/task/{self._supervisor_pid}/children").read_text().split()
         return int(children[0]) if children else self._process.pid
+
+    @property
+    def root_pid(self) -> int:
+        """The process above the worker and everything that it starts: its supervisor, or itself."""
+        return self._supervisor_pid or self._process.pid
 
     @property
     def alive(self) -> bool:

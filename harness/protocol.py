@@ -4,12 +4,14 @@ A worker that has started says `ready {}`. Then come requests (referee to worker
 instead be `failed`:
 
     START {device, cold, checks}            -> started {}: the clock is built, the submission is not there yet
+    IDLE  {}                                -> idle {}: a call was timed in which nothing was called
     LOAD  {submission}                      -> loaded {load_ns}
     MAP   {name, tree, storages, private} + fds -> mapped {}
     REFRESH {name}                          -> mapped {}
     UNMAP {name}                            -> unmapped {}
     CALL  {inputs, timed, sleep_ns, describe} -> called {elapsed_ns, host_ns, exposed, output: {tree, storages}, description}
     TAKE  {offsets, nbytes} + fd            -> taken {}
+    COMPARE {name}                          -> compared {changed}: indices of the storages that the submission wrote
     PROFILE {inputs, calls} + fd            -> profiled {rows}
     failed {category, type, message, frames: [[file, line, function, text], ...]}
 

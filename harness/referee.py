@@ -172,7 +172,8 @@ class Evaluation:
         request = replace(request, policy=weakened(request.policy, request.defences))
         self._request, self._observer, self._clock = request, observer, clock
         device = describe_device(request.device)
-        self._assembler = Assembler(request.problem, request.policy, device, ReadFloor(request.device, cold_read(device)))
+        read_floor = ReadFloor(request.device, cold_read(device))
+        self._assembler = Assembler(request.problem, request.policy, device, read_floor, request.defences.refusal_floor)
         self._watch = GpuWatch(probe_of(request.device), clock)
         self._rivals: Workers | None = None
         self._result = _empty_result(request, device)

@@ -171,6 +171,7 @@ class CaseResult:
     timing: Timing | None = None
     min_bytes: int | None = None
     floor: Floor | None = None
+    bound_ns: float | None = None  # what a call took at most by the referee's own clock: the median over the samples
     backend: str | None = None
     params: dict[str, Any] | None = None
     compile_ns: int | None = None  # the first call, which compiles and plans

@@ -4,17 +4,18 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 
 from harness import memory
-from harness.accounts import Ledger, cpu_time_ns, worked_ahead_ns
+from harness.accounts import Ledger, cpu_time_ns, run_delay_ns, worked_ahead_ns
 from harness.codec import decode
 from harness.containment import ALL_ON
 from harness.defences import Defences
+from harness.devices import available_bytes
 from harness.errors import (
     BadOutput,
     CallFailed,
@@ -35,9 +36,12 @@ from harness.sections import SectionMap
 from harness.text import printable, printable_all
 from harness.timing import Cold, Sample, evictor
 
-WORKER_CHECKS = ("verified_timer", "copied_at_return", "exact_type", "poisoned_memory")  # defences with a part in the worker
+WORKER_CHECKS = (  # defences with a part in the worker
+    "verified_timer", "copied_at_return", "exact_type", "poisoned_memory", "synchronized_device",
+)  # fmt: skip
 START_TIMEOUT_S = 600.0  # for Python, torch and the device to start, on a busy machine too
-MAX_OUTPUT_BYTES = 16 << 30
+IDLE_REQUESTS = 3  # the fastest tells what a request costs
+OUTPUT_SHARE = 0.25  # of the available memory: the referee holds an output twice, the judge some more
 MAX_OUTPUT_STORAGES = 10_000
 ALIGNMENT_BYTES = 256
 MAX_LINE, MAX_DETAIL_LINES = 500, 40
@@ -52,12 +56,23 @@ FAILURES = {
 
 @dataclass(frozen=True)
 class Called:
-    """One call's sample, and the shape of its output, which stays in the worker until the next call."""
+    """One call's sample, and the shape of its output, which stays in the worker until it is taken or the next call."""
 
     sample: Sample
     tree: Any
     storages: tuple[tuple[int, torch.device], ...]  # bytes and device of each
     description: Any  # what the submission's describe() returned: reported, never trusted
+    wall_ns: int = 0  # by the referee's clock, from the request until the last answer; without the sleep it asked for
+    waited_ns: int = 0  # of that, for a processor
+    ahead_ns: int = 0  # processor time that it used for this call before it was asked
+    used_ns: int | None = None  # processor time of the worker and all that it started, within that; unknown on a GPU
+    taken: bool = False
+    output: Any = None  # once taken
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the output."""
+        return sum(nbytes for nbytes, _ in self.storages)
 
 
 class Session:
@@ -77,7 +92,9 @@ class Session:
         self._left_s = timeout_s
         self._defences = defences
         self._evict: Callable[[], Any] = lambda: None
-        self._ledger = Ledger()
+        self._idle_ns = 0  # what an answer takes in which nothing is called
+        self._answered_at_ns = 0
+        self._rested_ns: int | None = None  # the worker's processor time when it could not know the present contents yet
         self.device_ipc = device.type == "cuda"  # whether device memory is lent by handle; False: copied
 
     def __enter__(self) -> Self:
@@ -100,8 +117,8 @@ class Session:
         return printable(self._process.take_printed())
 
     def grant_time(self) -> None:
-        """A new case begins: the worker may be busy for `timeout_s` again, and its accounts start anew."""
-        self._left_s, self._ledger = self._timeout_s, Ledger()
+        """A new case begins: the worker may be busy for `timeout_s` again."""
+        self._left_s = self._timeout_s
 
     def start(self, cold: Cold) -> None:
         """Build the clock, before the submission is there. Raises SubmissionNotLoaded if the worker cannot.
@@ -115,7 +132,14 @@ class Session:
             self._receive("ready", START_TIMEOUT_S)
             self._left_s = START_TIMEOUT_S  # a device's context too is none of the submission's time
             self._ask("START", {"device": str(self._device), "cold": vars(cold), "checks": checks}, "started")
+            self._idle_ns = min(self._idle_request() for _ in range(IDLE_REQUESTS))
             self._left_s = self._timeout_s
+
+    def _idle_request(self) -> int:
+        """Nanoseconds until the worker has answered that it timed nothing."""
+        asked_ns = time.perf_counter_ns()
+        self._ask("IDLE", {}, "idle")
+        return time.perf_counter_ns() - asked_ns
 
     def load(self) -> int:
         """Import the submission; the nanoseconds it took. Raises SubmissionNotLoaded, whatever went wrong."""
@@ -147,34 +171,64 @@ class Session:
         """Take lent inputs back."""
         self._ask("UNMAP", {"name": name}, "unmapped")
 
-    def call(self, inputs: str, timed: bool = False, sleep_ns: int = 0, describe: bool = False) -> Called:
-        """Run custom_kernel once on lent inputs; `timed`: caches emptied first, by the device's clock."""
+    def rest(self) -> None:
+        """Contents that the worker does not know yet come next: what it does from now on is done for the next call."""
+        self._rested_ns = self._cpu_time_ns()
+
+    def call(
+        self, inputs: str, timed: bool = False, sleep_ns: int = 0, describe: bool = False, take: bool = False
+    ) -> Called:
+        """Run custom_kernel once on lent inputs; `timed`: caches emptied first, by the device's clock.
+
+        `take`: the output at once, before anybody could rewrite the worker's copy of it unaccounted.
+        """
         fields = {"inputs": inputs, "timed": timed, "sleep_ns": sleep_ns, "describe": describe}
-        before_ns = self._cpu_time_ns()
+        before_ns, self._rested_ns = self._rested_ns or self._cpu_time_ns(), None
         if timed:
             self._evict()
-        asked_ns = self._cpu_time_ns()
-        answer = self._ask("CALL", fields, "called")
+        asked_ns, waited_ns, asked_at_ns = self._cpu_time_ns(), self._waited_ns(), time.perf_counter_ns()
+        called = self._called(self._ask("CALL", fields, "called"))
+        output = self.take(called) if take else None
+        wall_ns = self._answered_at_ns - asked_at_ns - sleep_ns
         answered_ns = self._cpu_time_ns()
-        exposed = answer.get("exposed") is True
-        elapsed_ns = self._natural(answer, "elapsed_ns")
         if timed and before_ns and asked_ns and answered_ns:
-            elapsed_ns = self._accounted(elapsed_ns, asked_ns - before_ns, answered_ns - asked_ns)
-        sample = Sample(elapsed_ns, self._natural(answer, "host_ns"), exposed)
+            called = replace(called, used_ns=answered_ns - asked_ns, ahead_ns=self._ahead_ns(asked_ns - before_ns))
+        waited_ns = self._waited_ns() - waited_ns
+        return replace(called, wall_ns=max(0, wall_ns), waited_ns=waited_ns, taken=take, output=output)
+
+    def _called(self, answer: dict[str, Any]) -> Called:
+        times = {name: self._natural(answer, name) for name in ("elapsed_ns", "host_ns")}
         tree, storages = self._output_of(answer.get("output"))
+        sample = Sample(**times, exposed=answer.get("exposed") is True)
         return Called(sample, tree, storages, printable_all(answer.get("description")))
 
-    def _cpu_time_ns(self) -> int | None:
-        """The worker's processor time. On a GPU it says nothing: waiting for the device uses it too."""
-        return cpu_time_ns(self._process.pid) if self._device.type == "cpu" else None
+    def _ahead_ns(self, at_rest_ns: int) -> int:
+        return worked_ahead_ns(at_rest_ns) if self._defences.quiet_worker else 0
 
-    def _accounted(self, elapsed_ns: int, at_rest_ns: int, within_ns: int) -> int:
-        """The time of a call with what was worked ahead for it. Raises ClockTampered if it cannot be true."""
-        self._ledger.enter(elapsed_ns, within_ns)
-        if self._defences.referee_clock and (contradiction := self._ledger.contradiction()):
+    def _cpu_time_ns(self) -> int | None:
+        """Processor time of the worker and its children. On a GPU it says nothing: waiting for the device uses it too."""
+        return cpu_time_ns(self._process.root_pid) if self._device.type == "cpu" else None
+
+    def _waited_ns(self) -> int:
+        """How long this thread and the worker have waited for a processor so far."""
+        return run_delay_ns("thread-self") + run_delay_ns(self._process.pid)
+
+    def open_ledger(self) -> Ledger:
+        """Accounts for the calls of one case."""
+        return Ledger(self._idle_ns)
+
+    def believe(self, ledger: Ledger) -> None:
+        """Raises ClockTampered if the times in a ledger cannot be true."""
+        if self._defences.referee_clock and (contradiction := ledger.contradiction()):
             self._process.kill()
             raise ClockTampered(f"the submission's process {contradiction}: its clock is not to be believed")
-        return elapsed_ns + (worked_ahead_ns(at_rest_ns) if self._defences.quiet_worker else 0)
+
+    def changed_inputs(self, name: str, inputs: InputBuffers) -> list[int]:
+        """Positions of the input tuple whose contents are no longer the referee's."""
+        changed = self._ask("COMPARE", {"name": name}, "compared").get("changed")
+        if not isinstance(changed, list) or not all(type(index) is int for index in changed):
+            raise self._violated("a comparison of inputs that is no list of numbers")
+        return inputs.positions({*changed, *inputs.changed_on_device()})
 
     def take(self, called: Called) -> Any:
         """The last call's output, copied into memory that only the referee can reach."""
@@ -182,7 +236,7 @@ class Session:
         fd = memory.create_memfd("kernelproof-output", total)
         try:
             self._ask("TAKE", {"offsets": offsets, "nbytes": total}, "taken", (fd,))
-            shared = _bytes_of(memory.map_shared(fd, total))
+            shared = memory.byte_view(memory.map_shared(fd, total))
         finally:
             os.close(fd)
         sources = zip(offsets, called.storages, strict=True)
@@ -205,6 +259,7 @@ class Session:
         with self._failures_named():
             self._process.channel.send(kind, fields, fds, timeout_s=self._left_s)
         answer = self._receive(expected, self._left_s)
+        self._answered_at_ns = time.perf_counter_ns()
         self._left_s = max(0.0, self._left_s - (time.monotonic() - asked_at))
         return answer
 
@@ -270,15 +325,21 @@ class Session:
         match output:
             case {"tree": tree, "storages": list(entries)} if len(entries) <= MAX_OUTPUT_STORAGES:
                 storages = tuple(self._storage_of(entry) for entry in entries)
-                if sum(nbytes for nbytes, _ in storages) <= MAX_OUTPUT_BYTES:
-                    return tree, storages
-        raise self._violated(f"an output that is not described, or of more than {MAX_OUTPUT_BYTES >> 30} GiB")
+                if (total := sum(nbytes for nbytes, _ in storages)) > (limit := max_output_bytes()):
+                    raise BadOutput(f"custom_kernel's output has {total >> 20} MiB; the referee can hold {limit >> 20} MiB")
+                return tree, storages
+        raise self._violated("an output that is not described")
 
     def _storage_of(self, entry: Any) -> tuple[int, torch.device]:
         match entry:
             case [int(nbytes), str(device)] if nbytes >= 0 and device in ("cpu", str(self._device)):
                 return nbytes, torch.device(device)
         raise self._violated(f"an output storage {str(entry)[:60]}")
+
+
+def max_output_bytes() -> int:
+    """What the referee can hold without running out of memory, whatever a submission returns."""
+    return int(OUTPUT_SHARE * available_bytes())
 
 
 def _layout(sizes: list[int]) -> tuple[list[int], int]:
@@ -289,7 +350,3 @@ def _layout(sizes: list[int]) -> tuple[list[int], int]:
         total += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
     return offsets, total
 
-
-def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    """A storage as a uint8 tensor."""
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))

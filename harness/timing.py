@@ -18,6 +18,7 @@ RANDN_SHAPE = (16000, 1024, 1024)  # fp32: 62.5 GiB, as in the official utils.cl
 RANDN_BYTES = 4 * 16000 * 1024 * 1024
 CALIBRATION_CYCLES = 2_000_000
 COPY_JITTER_NS = 10_000
+WAIT_JITTER_NS = 50_000  # two waits for an idle device, the second of them for all queues
 PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
 
@@ -58,9 +59,9 @@ class Timer(Protocol):
         ...
 
 
-def make_timer(device: torch.device, cold: Cold) -> Timer:
-    """The timer for a device."""
-    return CpuTimer(cold) if device.type == "cpu" else GpuTimer(device, cold)
+def make_timer(device: torch.device, cold: Cold, synchronized: bool = True) -> Timer:
+    """The timer for a device. Without `synchronized` (tests of that defence) it waits for its own queue alone."""
+    return CpuTimer(cold) if device.type == "cpu" else GpuTimer(device, cold, synchronized)
 
 
 class CpuTimer:
@@ -83,15 +84,17 @@ class CpuTimer:
 class GpuTimer:
     """Device events around the call (torch.cuda is CUDA and HIP); the output is copied right behind the second one.
 
-    Work on another queue that the call did not wait for is missing from that copy. Work that slips in between the event
-    and the copy delays the copy: compared with a second copy, that delay counts as the call's.
+    Work on another queue that the call did not wait for is missing from that copy, and what it takes until the whole
+    device is idle counts as the call's. Work that slips in between the event and the copy delays the copy: compared with
+    a second copy, that delay counts too.
     """
 
-    def __init__(self, device: torch.device, cold: Cold):
+    def __init__(self, device: torch.device, cold: Cold, synchronized: bool = True):
         self._device, self._now = device, time.perf_counter_ns
         self._synchronize, self._sleep = torch.cuda.synchronize, torch.cuda._sleep
         event = torch.cuda.Event
         self._record, self._query, self._elapsed = event.record, event.query, event.elapsed_time
+        self._wait, self._synchronized = event.synchronize, synchronized
         self._start, self._end, self._kept, self._again = (event(enable_timing=True) for _ in range(4))
         self._evict = evictor(device, cold)
         self._cycles_per_ns = self._calibrate()
@@ -111,10 +114,10 @@ class GpuTimer:
         keep(output)
         self._record(self._again)
         exposed = self._query(self._start)
-        self._synchronize(self._device)
+        elsewhere_ns = self._elsewhere_ns()
         elapsed_ns = round(self._elapsed(self._start, self._end) * 1e6)
         hidden = sleep_ns > 0 and not exposed  # else the copies wait for the host
-        return Sample(elapsed_ns + (self._late_ns() if hidden else 0), host_ns, exposed), kept
+        return Sample(elapsed_ns + elsewhere_ns + (self._late_ns() if hidden else 0), host_ns, exposed), kept
 
     def run(self, call: Callable[[], Any], keep: Keep = as_it_is) -> tuple[Sample, Any]:
         self._synchronize(self._device)
@@ -124,6 +127,14 @@ class GpuTimer:
         self._synchronize(self._device)
         elapsed_ns = self._now() - start_ns
         return Sample(elapsed_ns, host_ns, True), keep(output)
+
+    def _elsewhere_ns(self) -> int:
+        """Wait for the whole device; how much longer that took than waiting for this queue, beyond what waiting varies by."""
+        self._wait(self._again)
+        queue_done_ns = self._now()
+        if self._synchronized:
+            self._synchronize(self._device)
+        return max(0, self._now() - queue_done_ns - WAIT_JITTER_NS)
 
     def _late_ns(self) -> int:
         """By how much the copy of the output took longer than copying it again, beyond what copies vary by."""

@@ -32,6 +32,14 @@ class Verdict:
             return Verdict(official, self.strict or other.strict)
         return Verdict(official, max(self.strict, other.strict, key=_badness))
 
+    def with_changed_inputs(self, positions: list[int]) -> "Verdict":
+        """The same, failed strictly if inputs were written that may not be. Official checks never look."""
+        if not positions:
+            return self
+        which = ", ".join(map(str, positions))
+        return Verdict(self.official, Strict(False, f"input {which} was changed; the problem allows that for none but its "
+                                             "mutable_inputs: work on a copy"))  # fmt: skip
+
 
 def judge(problem: Problem, data: Any, output: Any, strict: bool = True) -> Verdict:
     """The verdict on an output; without `strict` the official one alone, which costs a fraction of both.

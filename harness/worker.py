@@ -39,11 +39,13 @@ class Inputs:
         self._private = private
         self._mappings: list[mmap.mmap] = []
         self._copies: list[tuple[torch.UntypedStorage, torch.UntypedStorage]] = []
+        self._originals: dict[int, torch.UntypedStorage] = {}  # by index: what the referee sees
         files = iter(fds)
-        self.value = decode(tree, [self._open(entry, files, device) for entry in storages])
+        self._storages = [self._open(index, entry, files, device) for index, entry in enumerate(storages)]
+        self.value = decode(tree, self._storages)
         self.refresh()
 
-    def _open(self, entry: dict[str, Any], files: Iterator[int], device: torch.device) -> torch.UntypedStorage:
+    def _open(self, index: int, entry: dict[str, Any], files: Iterator[int], device: torch.device) -> torch.UntypedStorage:
         if entry["memory"] == "ipc":
             return memory.import_device_storage(entry["handle"], device)
         fd = next(files)
@@ -52,10 +54,16 @@ class Inputs:
         host, mapping = memory.map_inputs(fd, entry["nbytes"], self._private)
         self._mappings.append(mapping)
         if entry["device"] == "cpu":
+            self._originals[index] = memory.map_inputs(fd, entry["nbytes"], private=True)[0]
             return host
         copy = torch.UntypedStorage(entry["nbytes"], device=torch.device(entry["device"]))
         self._copies.append((copy, host))
+        self._originals[index] = host
         return copy
+
+    def changed(self) -> list[int]:
+        """Indices of the storages whose bytes are no longer the referee's; lent device memory it compares itself."""
+        return [index for index, original in self._originals.items() if not memory.equal(self._storages[index], original)]
 
     def refresh(self) -> None:
         """See the referee's present contents: drop this process's copies of pages it wrote, fault every page in."""
@@ -84,7 +92,7 @@ class Worker:
         """Do what one request asks."""
         handlers: dict[str, Callable[..., Answer]] = {
             "START": self._start, "LOAD": self._load, "MAP": self._map, "REFRESH": self._refresh, "UNMAP": self._unmap,
-            "CALL": self._call, "TAKE": self._take, "PROFILE": self._profile,
+            "IDLE": self._idle, "CALL": self._call, "TAKE": self._take, "COMPARE": self._compare, "PROFILE": self._profile,
         }  # fmt: skip
         return handlers[frame.kind](frame.fds, **frame.fields)
 
@@ -92,7 +100,7 @@ class Worker:
         self._device, self._checks = torch.device(device), checks
         if self._device.type != "cpu":
             torch.cuda.set_device(self._device)
-        self._timer = make_timer(self._device, Cold(**cold))
+        self._timer = make_timer(self._device, Cold(**cold), checks["synchronized_device"])
         if checks["verified_timer"]:
             owners = (self._timer, type(self._timer), Worker, protocol.Channel, Seal)
             self._seal = Seal(*owners, timing, codec, protocol, sys.modules[__name__])
@@ -117,6 +125,15 @@ class Worker:
         self._inputs.pop(name, None)
         return "unmapped", {}
 
+    def _idle(self, fds: list[int]) -> Answer:
+        """What a timed call costs beside the call."""
+        assert self._timer is not None
+        self._timer.time(lambda: None, 0, self._keep)
+        return ("failed", {}) if self._seal and self._seal.broken() else ("idle", {})
+
+    def _compare(self, fds: list[int], name: str) -> Answer:
+        return "compared", {"changed": self._inputs[name].changed()}
+
     def _call(self, fds: list[int], inputs: str, timed: bool, sleep_ns: int, describe: bool) -> Answer:
         data, timer = self._inputs[inputs].value, self._timer
         assert timer is not None
@@ -135,8 +152,6 @@ class Worker:
     def _called(self, sample: Sample, output: Any, description: Any) -> Answer:
         if not self._checks["exact_type"]:
             output = _touched(output)
-        if not self._checks["copied_at_return"] or not self._checks["exact_type"]:
-            output = snapshot(output)
         try:
             self._output = encode(output)
         except (CodecError, RecursionError) as error:
@@ -169,7 +184,7 @@ class Worker:
         lent = {tensor.untyped_storage().data_ptr() for inputs in self._inputs.values() for tensor in tensors(inputs.value)}
         for tensor in tensors(self._returned):
             if tensor.is_floating_point() and tensor.untyped_storage().data_ptr() not in lent:
-                with contextlib.suppress(RuntimeError), torch.no_grad():  # a dtype or a view that cannot be filled
+                with contextlib.suppress(RuntimeError), torch.inference_mode():  # a dtype or a view that cannot be filled
                     codec.DETACH(tensor).fill_(float("nan"))
         self._returned = None
 

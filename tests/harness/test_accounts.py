@@ -1,6 +1,7 @@
 """Processor time that the kernel counts against what a worker reports."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -8,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.accounts import CALL_OVERHEAD_NS, MIN_CALLS, QUIET_NS, Ledger, cpu_time_ns, worked_ahead_ns
+from harness.accounts import CALL_OVERHEAD_NS, MIN_CALLS, QUIET_NS, Ledger, cpu_time_ns, run_delay_ns, worked_ahead_ns
+from harness.family import family
 
 MS = 1_000_000
 
 
-def ledger(calls, reported_ns, used_ns, cores=2):
-    made = Ledger(cores)
+def ledger(calls, reported_ns, used_ns, cores=2, wall_ns=None, waited_ns=0, idle_ns=0, nbytes=0):
+    made = Ledger(idle_ns, cores=cores)
     for _ in range(calls):
-        made.enter(reported_ns, used_ns)
+        made.enter(reported_ns, reported_ns if wall_ns is None else wall_ns, waited_ns, used_ns, nbytes)
     return made
 
 
@@ -37,6 +39,33 @@ def test_few_calls_prove_nothing():
     assert not ledger(MIN_CALLS - 1, 1, 1000 * MS).contradiction()
 
 
+@given(st.integers(0, 10**10), st.integers(0, 10**9), st.integers(1, 50), st.integers(0, 2 * MS), st.integers(0, 10**9))
+def test_an_honest_wait_never_contradicts(elapsed_ns, idle_ns, calls, more_ns, waited_ns):
+    """The wait holds the call, what any answer takes, a little more, and what a busy machine keeps both waiting."""
+    wall_ns = elapsed_ns + idle_ns + more_ns + waited_ns
+    assert not ledger(calls, elapsed_ns, None, wall_ns=wall_ns, waited_ns=waited_ns, idle_ns=idle_ns).contradiction()
+
+
+def test_a_wait_that_is_much_longer_than_the_call_contradicts():
+    made = Ledger(2 * MS)
+    for _ in range(9):
+        made.enter(1 * MS, 40 * MS, 0, None, 0)
+    assert made.bound_ns == 38 * MS
+    assert "kept the referee waiting for 38000 us" in made.contradiction()
+
+
+def test_delays_of_a_minority_prove_nothing():
+    made = Ledger()
+    for wall_ns in (10 * MS, 10 * MS, 900 * MS):
+        made.enter(10 * MS, wall_ns, 0, None, 0)
+    assert not made.contradiction()
+
+
+def test_large_outputs_take_long_to_come():
+    assert not ledger(5, MS, None, wall_ns=101 * MS, nbytes=100_000_000).contradiction()
+    assert ledger(5, MS, None, wall_ns=101 * MS).contradiction()
+
+
 def test_work_at_rest_counts_beyond_a_little():
     assert worked_ahead_ns(QUIET_NS) == 0
     assert worked_ahead_ns(5 * MS + QUIET_NS) == 5 * MS
@@ -50,4 +79,52 @@ def test_another_process_is_accounted_for():
         assert 200 * MS <= (cpu_time_ns(busy.pid) or 0) < 60_000 * MS
         busy.kill()
     assert cpu_time_ns(busy.pid) is None
+
+
+FAMILY = """
+import os, sys, time
+reading, writing = os.pipe()
+if not os.fork():
+    if not os.fork():
+        while time.process_time() < 0.2: pass
+        os.write(writing, b"x")
+        time.sleep(60)
+    {middle}
+os.read(reading, 1)
+print(flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize("middle", ["time.sleep(60)", "while time.process_time() < 0.1: pass\n    os.wait()"])
+def test_descendants_are_accounted_for(middle):
+    command = [sys.executable, "-c", FAMILY.format(middle=middle)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        members = family(parent.pid)
+        used_ns = cpu_time_ns(parent.pid) or 0
+        for pid in members:
+            os.kill(pid, signal.SIGKILL)
+    assert len(members) == 3
+    assert 200 * MS <= used_ns < 60_000 * MS
+
+
+def test_children_that_have_ended_are_accounted_for():
+    code = "import subprocess, sys\n"
+    code += "subprocess.run([sys.executable, '-c', 'import time\\nwhile time.process_time() < 0.2: pass'])\n"
+    code += "print(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        assert (cpu_time_ns(parent.pid) or 0) >= 190 * MS
+        parent.kill()
+
+
+def test_waiting_for_a_processor_is_known_or_none():
+    assert run_delay_ns("thread-self") >= 0
+    assert run_delay_ns(1 << 27) == 0
+
+
+def test_this_process_has_used_some():
     assert cpu_time_ns(os.getpid())

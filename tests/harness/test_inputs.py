@@ -18,6 +18,8 @@ from harness.timing import Cold
 
 ECHO = """
 def custom_kernel(data):
+    if type(data) is tuple:
+        data = {"value": data[1], "act": data[2]}
     return data["value"] if data["act"] == "echo" else data["value"].add_(1)
 """
 
@@ -99,6 +101,36 @@ def test_refreshed_contents_replace_what_a_worker_wrote(worker, buffers):
     worker.refresh("case")
     assert worker.take(worker.call("case")).unique().tolist() == [8.0]
     assert buffers.value["value"].unique().tolist() == [7.0]
+
+
+@pytest.mark.parametrize(("act", "changed"), [("echo", []), ("add", [1])])
+def test_written_inputs_are_found(worker, buffers, act, changed):
+    """By position in the input; a refresh makes them the referee's again."""
+    for _ in range(2):
+        same_layout = buffers.fill(lambda: (torch.zeros(5), torch.ones(100_000), act))
+        worker.refresh("parts") if same_layout else worker.map("parts", buffers)
+        worker.call("parts")
+        assert worker.changed_inputs("parts", buffers) == changed
+
+
+def test_contents_are_out_of_sight_until_they_are_poured(worker, buffers):
+    buffers.prepare(lambda: {"value": torch.full((100_000,), 7.0), "act": "echo"})
+    worker.map("case", buffers)
+    assert worker.take(worker.call("case")).unique().tolist() == [0.0]
+    buffers.pour()
+    assert worker.take(worker.call("case")).unique().tolist() == [7.0]
+
+
+@pytest.mark.parametrize(("storages", "positions"), [([], []), ([0], [0, 2]), ([1, 2], [1])])
+def test_positions_of_storages(buffers, storages, positions):
+    shared = torch.zeros(4)
+    buffers.fill(lambda: (shared, {"a": torch.ones(2), "b": [torch.ones(3)]}, shared[1:]))
+    assert buffers.positions(storages) == positions
+
+
+def test_a_single_tensor_is_position_0(buffers):
+    buffers.fill(lambda: torch.zeros(4))
+    assert buffers.positions([0]) == [0]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ class Side(FakeWorker):
 
     def __getattribute__(self, attribute):
         log = object.__getattribute__(self, "__dict__").get("log")
-        if attribute in ("map", "refresh", "unmap", "call") and log is not None:
+        if attribute in ("map", "refresh", "rest", "unmap", "call", "believe") and log is not None:
             return lambda *args, **more: self._told(attribute, *args, **more)
         return object.__getattribute__(self, attribute)
 
@@ -64,20 +64,21 @@ def times_of(log: list[str]) -> str:
 
 def test_every_step_is_done_by_both_in_turn(pair):
     case_run = pair.run(replace(POLICY, warmup=AfterCalls(2, 10**9), stop=AfterCalls(3, 10**9)))
-    begin = ["seed 100", "A.map", "B.map", "A.call", "B.call", "judge", "judge"]
+    begin = ["seed 100", "A.map", "A.rest", "B.map", "B.rest", "A.call", "B.call", "judge", "judge"]
     warm_up, samples = ["A.time"] * 2 + ["B.time"] * 2, ["A.time", "B.time"] * 3
-    assert pair.problem.log == [*begin, *warm_up, *samples, "judge", "judge", "A.unmap", "B.unmap"]
+    ends = ["A.believe", "B.believe", "A.unmap", "B.unmap"]
+    assert pair.problem.log == [*begin, *warm_up, *samples, "judge", "judge", *ends]
     assert len(case_run.sampling.samples_ns) == len(case_run.rival.contestant.sampling.samples_ns) == 3
 
 
 def test_both_see_every_renewal(pair):
-    pair.run(replace(POLICY, fresh="each", judged="each", stop=AfterCalls(2, 10**9)))
+    pair.run(replace(POLICY, fresh="each", foreseeable=True, judged="each", stop=AfterCalls(2, 10**9)))
     rounds = [
         step
         for seed in (113, 126)
-        for step in (f"seed {seed}", "A.refresh", "B.refresh", "A.time", "B.time", "judge", "judge")
+        for step in (f"seed {seed}", "A.refresh", "A.rest", "B.refresh", "B.rest", "A.time", "B.time", "judge", "judge")
     ]
-    assert pair.problem.log[7:-2] == rounds
+    assert pair.problem.log[9:-4] == rounds
 
 
 def test_sampling_goes_on_until_both_have_enough(pair):

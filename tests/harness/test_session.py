@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import BadOutput, CallFailed, DeviceFault, OutOfMemory, ProtocolViolated, SubmissionRaised
+from harness.inputs import InputBuffers
 from harness.protocol import BadFrame, Channel, ChannelClosed
 from harness.session import Session
 from harness.timing import Sample
@@ -26,7 +27,7 @@ CALLED = {
 class ScriptedProcess:
     """Stands where a WorkerProcess stands, and answers every request with the next of `answers`."""
 
-    pid = 1 << 27  # no process: the kernel keeps no accounts of it
+    pid = root_pid = 1 << 27  # no process: the kernel keeps no accounts of it
 
     def __init__(self, answers: list[tuple[str, dict]]):
         ours, theirs = socket.socketpair()
@@ -64,7 +65,7 @@ def session_of(tmp_path):
     def build(*answers: tuple[str, dict]) -> Session:
         submission = tmp_path / "submission.py"
         submission.write_text("# >>> kernels/a.py\nx = 1\n")
-        made.append(Session(ScriptedProcess(list(answers)), Path(submission), torch.device("cpu"), timeout_s=5.0))
+        made.append(Session(ScriptedProcess(list(answers)), Path(submission), torch.device("cpu"), timeout_s=60.0))
         return made[-1]
 
     yield build
@@ -79,13 +80,25 @@ def test_an_honest_answer(session_of):
     assert torch.equal(session.take(called), torch.zeros(3, dtype=torch.int8))
 
 
+def test_an_output_that_is_taken_at_once(session_of):
+    called = session_of(("called", CALLED), ("taken", {})).call("case", timed=True, take=True)
+    assert called.taken
+    assert torch.equal(called.output, torch.zeros(3, dtype=torch.int8))
+
+
+@pytest.mark.parametrize("changed", [None, {}, "0", [True], [0.5], [[0]]])
+def test_a_forged_comparison_kills_the_worker(session_of, changed):
+    with pytest.raises(ProtocolViolated, match="no list of numbers"):
+        session_of(("compared", {"changed": changed})).changed_inputs("case", InputBuffers())
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"elapsed_ns": -1}, {"elapsed_ns": 1.5}, {"elapsed_ns": True}, {"elapsed_ns": None}, {"elapsed_ns": 1 << 80},
         {"host_ns": "4"},
         {"output": None}, {"output": 7}, {"output": {}}, {"output": {"tree": [], "storages": 3}},
-        {"output": {"tree": [], "storages": [[-1, "cpu"]]}}, {"output": {"tree": [], "storages": [[1 << 60, "cpu"]]}},
+        {"output": {"tree": [], "storages": [[-1, "cpu"]]}},
         {"output": {"tree": [], "storages": [[4, "cuda:0"]]}}, {"output": {"tree": [], "storages": [[4]]}},
         {"output": {"tree": [], "storages": [[0, "cpu"]] * 20_000}},
     ],
@@ -95,6 +108,12 @@ def test_a_forged_answer_kills_the_worker(session_of, change):
     with pytest.raises(ProtocolViolated, match="only the harness's own worker may answer"):
         session.call("case")
     assert session._process.killed
+
+
+def test_an_output_that_the_referee_cannot_hold(session_of):
+    output = {"tree": ["none", None], "storages": [[1 << 50, "cpu"]]}
+    with pytest.raises(BadOutput, match=r"1073741824 MiB; the referee can hold \d+ MiB"):
+        session_of(("called", CALLED | {"output": output})).call("case")
 
 
 @pytest.mark.parametrize("tree", [None, [], ["tensor", {}], ["tensor", {"storage": 1}], ["what", 1], ["list", [["int", "x"]]]])
@@ -152,6 +171,6 @@ fields_of_answers = st.dictionaries(st.sampled_from([*CALLED, "category", "type"
 def test_any_answer_is_a_value_or_a_named_failure(tmp_path_factory, kind, fields):
     submission = tmp_path_factory.getbasetemp() / "submission.py"
     submission.write_text("")
-    session = Session(ScriptedProcess([(kind, fields), ("taken", {})]), submission, torch.device("cpu"), timeout_s=5.0)
+    session = Session(ScriptedProcess([(kind, fields), ("taken", {})]), submission, torch.device("cpu"), timeout_s=60.0)
     with session, contextlib.suppress(CallFailed):
         session.take(session.call("case"))

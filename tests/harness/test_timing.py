@@ -24,6 +24,9 @@ class FakeCuda:
                 cuda.log.append("record")
                 self.time_ns = cuda.device_ns
 
+            def synchronize(self):
+                cuda.log.append("wait")
+
             def query(self):
                 return cuda.start_reached
 
@@ -70,7 +73,7 @@ def timer(cuda) -> GpuTimer:
 def test_a_timed_call(cuda, timer):
     sample, output = timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)
     copies = ["record", "copy", "record", "copy", "record"]  # behind the end event, before anybody waits
-    assert cuda.log == ["synchronize", "evict", "sleep 100000", "record", "call", *copies, "synchronize"]
+    assert cuda.log == ["synchronize", "evict", "sleep 100000", "record", "call", *copies, "wait", "synchronize"]
     assert (sample.elapsed_ns, sample.exposed, output) == (1000, False, "a copy of output")
 
 
@@ -91,7 +94,7 @@ def test_large_outputs_take_long_to_copy_and_cost_nothing(cuda, timer):
 def test_without_a_sleep_nothing_is_hidden(cuda, timer):
     cuda.start_reached = True
     sample, _ = timer.time(cuda.call, sleep_ns=0)
-    assert cuda.log == ["synchronize", "evict", "record", "call", *["record"] * 3, "synchronize"]
+    assert cuda.log == ["synchronize", "evict", "record", "call", *["record"] * 3, "wait", "synchronize"]
     assert sample.exposed
 
 
