@@ -2403,6 +2403,1713 @@ class AiterPlan:
             arguments |= {"page_size": self.page_size, "nhead_kv": 1, "intra_batch_mode": not self.fast_mode}
         return arguments
 
+# >>> kernels/cuda/ptx.cuh
+CUDA_PTX = r"""// PTX instructions of sm_90a as functions, and all that the kernels need of CUDA: on a CPU another ptx.cuh takes the place of this one.
+// Addresses of shared memory are 32-bit (`smem_u32`).
+#pragma once
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+// The block's dynamic shared memory, as `uint8_t name[]`.
+#define SHARED_MEMORY(name) extern __shared__ __align__(1024) uint8_t name[]
+__device__ __forceinline__ uint32_t smem_u32(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ uint32_t ld_shared_u8(uint32_t addr) {
+  uint32_t r;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(r) : "r"(addr));
+  return r;
+}
+__device__ __forceinline__ void ld_shared(uint32_t (&x)[4], uint32_t addr) {
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(addr));
+}
+__device__ __forceinline__ void st_shared(uint32_t addr, uint32_t x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(addr), "r"(x) : "memory"); }
+__device__ __forceinline__ void st_shared(uint32_t addr, const uint32_t (&x)[4]) {
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+}
+
+// ---- mbarriers
+__device__ __forceinline__ void mbar_init(uint32_t bar, uint32_t count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar), "r"(count));
+}
+__device__ __forceinline__ void mbar_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void mbar_expect(uint32_t bar, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void mbar_arrive(uint32_t bar) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+// A parity wait is only right for a waiter at most one phase behind the barrier.
+__device__ __forceinline__ void mbar_wait(uint32_t bar, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred P;\nW: mbarrier.try_wait.parity.shared.b64 P, [%0], %1, 0x989680;\n@P bra D;\nbra W;\nD:\n}" ::"r"(bar),
+      "r"(parity)
+      : "memory");
+}
+
+// ---- bulk tensor copies
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+__device__ __forceinline__ void tma_2d(uint32_t dst, const CUtensorMap* map, int x, int y, uint32_t bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(dst),
+      "l"(map), "r"(x), "r"(y), "r"(bar)
+      : "memory");
+}
+__device__ __forceinline__ void tma_3d(uint32_t dst, const CUtensorMap* map, int x, int y, int z, uint32_t bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
+          dst),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar)
+      : "memory");
+}
+// Contiguous bytes; addresses and size are multiples of 16.
+__device__ __forceinline__ void bulk_load(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst), "l"(src), "r"(bytes), "r"(bar)
+               : "memory");
+}
+// Ordinary stores to shared memory become visible to the tensor cores and the copy engine.
+__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Registers per thread of the calling warpgroup, of those that the block was launched with.
+template <int REGS>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGS));
+}
+template <int REGS>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGS));
+}
+
+// ---- barriers
+__device__ __forceinline__ void bar_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ bool bar_or(int id, int threads, bool flag) {
+  uint32_t r;
+  asm volatile("{.reg .pred p,q; setp.ne.u32 q,%3,0; bar.red.or.pred p,%1,%2,q; selp.u32 %0,1,0,p;}"
+               : "=r"(r)
+               : "r"(id), "r"(threads), "r"((uint32_t)flag)
+               : "memory");
+  return r;
+}
+// Relaxed: a release would wait for everything in flight. What crosses blocks here is ordered by mbarriers.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+
+// ---- shared memory of another block of the cluster
+__device__ __forceinline__ uint32_t cluster_addr(uint32_t addr, int rank) {
+  uint32_t r;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(addr), "r"(rank));
+  return r;
+}
+// Store and count 8 bytes towards the expected ones of `bar`, which lies in the same block as `addr`.
+__device__ __forceinline__ void st_async(uint32_t addr, float2 v, uint32_t bar) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(addr), "f"(v.x), "f"(v.y), "r"(bar)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_copy_to_cluster(uint32_t dst, uint32_t src, uint32_t bytes, uint32_t bar) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst), "r"(src), "r"(bytes), "r"(bar)
+               : "memory");
+}
+
+// ---- matrix instructions
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// After it `d` may be read: the compiler must not move a use of it before the wait.
+__device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+               :
+               : "memory");
+}
+
+// D[64, 32] (+)= A[64, 32 bytes] B[32, 32 bytes]^T, both operands in shared memory; `accumulate` 0 starts from zero.
+#define WGMMA_N32(NAME, INSTRUCTION)                                                                            \
+  __device__ __forceinline__ void NAME(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {                         \
+    asm volatile(                                                                                                        \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned." INSTRUCTION                            \
+        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"                     \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),    \
+          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])                       \
+        : "l"(a), "l"(b), "r"(accumulate));                                                                              \
+  }
+WGMMA_N32(wgmma_e4m3, "m64n32k32.f32.e4m3.e4m3")
+WGMMA_N32(wgmma_e5m2, "m64n32k32.f32.e5m2.e4m3")
+// D[64, 16] (+)= A[64, 16] B[16, 16]^T, bf16
+__device__ __forceinline__ void wgmma_bf16(float (&d)[8], uint64_t a, uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16"
+      " {%0,%1,%2,%3,%4,%5,%6,%7}, %8, %9, p, 1, 1, 0, 0;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+      : "l"(a), "l"(b), "r"(accumulate));
+}
+
+__device__ __forceinline__ void wgmma_wait(float (&d)[8]) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+               :
+               : "memory");
+}
+
+// D[16, 8] += A[16, 16] B[16, 8], f16 or bf16 operands
+__device__ __forceinline__ void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void ldmatrix4(uint32_t (&r)[4], uint32_t addr) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(addr)
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix4_trans(uint32_t (&r)[4], uint32_t addr) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(addr)
+               : "memory");
+}
+__device__ __forceinline__ void stmatrix4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
+// ---- bits
+__device__ __forceinline__ uint64_t pack_u64(uint32_t low, uint32_t high) {
+  uint64_t r;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
+  return r;
+}
+__device__ __forceinline__ uint32_t or_and(uint32_t a, uint32_t b, uint32_t mask) {   // a | (b & mask) in one instruction
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xF8;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
+  return r;
+}
+
+// ---- f16x2 arithmetic
+__device__ __forceinline__ uint32_t sub_f16x2(uint32_t a, uint32_t b) {
+  uint32_t r;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+__device__ __forceinline__ uint32_t mul_f16x2(uint32_t a, uint32_t b) {
+  uint32_t r;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+
+// ---- conversions
+__device__ __forceinline__ void e4m3x4_to_f16(uint32_t& lo, uint32_t& hi, uint32_t x) {   // exact
+  asm("{.reg .b16 l,h; mov.b32 {l,h}, %2; cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h;}" : "=r"(lo), "=r"(hi) : "r"(x));
+}
+__device__ __forceinline__ uint32_t e4m3x2_to_f16x2(uint16_t x) {   // exact
+  uint32_t r;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"(x));
+  return r;
+}
+__device__ __forceinline__ uint16_t f16x2_to_e4m3x2(uint32_t x) {
+  uint16_t r;
+  asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(r) : "r"(x));
+  return r;
+}
+__device__ __forceinline__ float exp2_approx(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+__device__ __forceinline__ float rcp_approx(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+__device__ __forceinline__ uint32_t pack_f16(float lo, float hi) {
+  uint32_t r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+  return r;
+}
+__device__ __forceinline__ float2 unpack_f16(uint32_t x) { return __half22float2(*reinterpret_cast<__half2*>(&x)); }
+__device__ __forceinline__ uint32_t pack_bf16(float lo, float hi) {
+  __nv_bfloat162 h = __floats2bfloat162_rn(lo, hi);
+  return *reinterpret_cast<uint32_t*>(&h);
+}
+"""
+
+# >>> kernels/cuda/decode.cuh
+CUDA_DECODE = r"""// What every split-KV MLA decode kernel of this folder shares: sizes, arguments, and which tokens a block works on.
+//
+// A block serves 16 query rows (heads, and query tokens after another) of one sequence over one split of its KV. Scores are computed
+// transposed, S^T[64 tokens, rows] = K Q^T by wgmma (64 tokens are its M), so that a KV tile goes from the copy engine to the tensor
+// cores without a conversion; with 8-bit tiles Q is split exactly into two e4m3 parts, S^T[64, 32] = K [Qhi; Qlo]^T. The output
+// O[16, 512] += P V is mma.sync with the query rows as its M of 16; every warp owns 128 of the 512 dims.
+#pragma once
+#include "ptx.cuh"
+
+constexpr int ROWS = 16;                       // query rows (heads) of a block
+constexpr int D_QK = 576, D_V = 512;
+constexpr int TILE = 64;                       // tokens
+constexpr int MAX_CLUSTER = 16;
+constexpr float LOG2E = 1.4426950408889634f;
+
+// What a tile in shared memory holds: the rows of an fp8 cache, of an mxfp4 cache unpacked (each token's values divided by a power of two
+// of its own, its base), or of a bf16 cache.
+enum class Kv { e4m3, e5m2, bf16 };
+
+struct Args {
+  const __nv_bfloat16* q;      // [batch * rows, 576]
+  const float* kv_scale;       // [1], fp8 only
+  const uint8_t* kv;           // [total_kv, 288], mxfp4 only
+  const uint8_t* kv_e8m0;      // [total_kv, e8m0_stride], mxfp4 only
+  const int* kv_indptr;        // [batch + 1]
+  const int* block_table;      // paged: [batch, table_stride] physical pages of 2^page_bits tokens
+  __nv_bfloat16* out;          // [batch * rows, 512]
+  float4* part;                // [blocks, groups, 16, 128] normalised partial outputs, groups > 1 only
+  float2* part_ml;             // [blocks, groups, 16] (max in log2 units, sum)
+  unsigned* tickets;           // [blocks, MAX_CLUSTER], zero before the first launch and after every launch
+  float sm_scale;
+  int rows, row_blocks;        // query rows of a sequence (query tokens * heads); blocks of 16 that they make
+  int cluster, groups;         // splits of a sequence = cluster * groups
+  int e8m0_stride;             // bytes
+  int table_stride, page_bits; // paged only
+};
+
+struct Work {
+  int block, sequence;         // block = sequence * row_blocks + block of rows
+  int first_row, rows;         // of q and out; rows <= 16
+  int rank, group;             // split = group * cluster + rank
+  int row0, len;               // first KV row of the sequence, its length in tokens
+  int tile0, tiles;            // tiles of this split
+
+  // What needs no load, then what does.
+  __device__ __forceinline__ explicit Work(const Args& a) {
+    block = blockIdx.y;
+    sequence = a.row_blocks == 1 ? block : (unsigned)block / (unsigned)a.row_blocks;
+    const int row_block = block - sequence * a.row_blocks;
+    first_row = sequence * a.rows + row_block * ROWS;
+    rows = min(ROWS, a.rows - row_block * ROWS);
+    rank = blockIdx.x;
+    group = blockIdx.z;
+  }
+  __device__ __forceinline__ void find_tiles(const Args& a) {
+    row0 = __ldg(a.kv_indptr + sequence);
+    len = __ldg(a.kv_indptr + sequence + 1) - row0;
+    // 32-bit unsigned divisions: signed 64-bit ones cost hundreds of cycles. At most 2^25 tiles times 64 splits.
+    const unsigned splits = a.cluster * a.groups, split = group * a.cluster + rank, all = (unsigned)(len + TILE - 1) / TILE;
+    tile0 = all * split / splits;
+    tiles = all * (split + 1) / splits - tile0;
+  }
+};
+"""
+
+# >>> kernels/cuda/query.cuh
+CUDA_QUERY = r"""// Query operand of the score product, in the swizzled layout that wgmma reads: two e4m3 parts per bf16 value, or bf16 as it is.
+#pragma once
+#include "decode.cuh"
+
+constexpr int Q_BOX = 32 * 128;                          // 128 dims of 32 rows: 16 high parts, then 16 low parts
+constexpr int Q_BYTES = 4 * Q_BOX + 32 * 64;
+constexpr int Q_BOX16 = ROWS * 128;                      // bf16: 64 dims of 16 rows
+static_assert(Q_BYTES == 9 * Q_BOX16);
+
+// Offset of (row, dim) in the query image: four 128-byte-swizzled boxes, then the 64-byte-swizzled box of the rope dims.
+__device__ __forceinline__ int q_offset(int row, int dim) {
+  if (dim < D_V) {
+    const int off = row * 128 + (dim & 127);
+    return (dim >> 7) * Q_BOX + (off ^ (((off >> 7) & 7) << 4));
+  }
+  const int off = row * 64 + (dim - D_V);
+  return 4 * Q_BOX + (off ^ (((off >> 7) & 3) << 4));
+}
+
+__device__ __forceinline__ int q_offset16(int row, int dim) {
+  const int off = row * 128 + (dim & 63) * 2;
+  return (dim >> 6) * Q_BOX16 + (off ^ (((off >> 7) & 7) << 4));
+}
+
+// Two bf16 times a power of two, as f16 (exact but below 2^-14): e4m3 parts hi and lo with x = hi + lo / 16.
+__device__ __forceinline__ void split_pair(uint16_t& hi, uint16_t& lo, uint32_t bf16x2, float inverse) {
+  const uint32_t x = pack_f16(__uint_as_float(bf16x2 << 16) * inverse, __uint_as_float(bf16x2 & 0xffff0000u) * inverse);
+  hi = f16x2_to_e4m3x2(x);
+  lo = f16x2_to_e4m3x2(mul_f16x2(sub_f16x2(x, e4m3x2_to_f16x2(hi)), 0x4c004c00u));   // 16
+}
+
+// The rows of one warp: WARPS warps share 16 rows. Loading is apart from storing so that other work hides its latency.
+// Two adjacent rows are 9 x 256 contiguous bytes; a lane takes 8 bytes (4 dims) of each.
+template <int WARPS>
+struct QueryRows {
+  static constexpr int PAIRS = ROWS / WARPS / 2, CHUNKS = 2 * D_QK / 128;
+  uint2 raw[PAIRS][CHUNKS];
+
+  // Which of the pair's two rows chunk i of a lane belongs to.
+  static __device__ __forceinline__ bool in_second(int i, int lane) { return i > CHUNKS / 2 || (i == CHUNKS / 2 && lane >= 16); }
+
+  __device__ __forceinline__ void load(const Args& a, const Work& w, int warp, int lane) {
+#pragma unroll
+    for (int p = 0; p < PAIRS; p++)
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i++) {
+        const int second = in_second(i, lane), row = min((warp * PAIRS + p) * 2 + second, w.rows - 1);   // spare rows repeat the last
+        const __nv_bfloat16* src = a.q + ((size_t)w.first_row + row) * D_QK + i * 128 + lane * 4 - second * D_QK;
+        raw[p][i] = __ldg(reinterpret_cast<const uint2*>(src));
+      }
+  }
+
+  __device__ __forceinline__ void store16(uint8_t* image, int warp, int lane) const {
+#pragma unroll
+    for (int p = 0; p < PAIRS; p++)
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i++) {
+        const int second = in_second(i, lane), row = (warp * PAIRS + p) * 2 + second, dim = i * 128 + lane * 4 - second * D_QK;
+        *reinterpret_cast<uint2*>(image + q_offset16(row, dim)) = raw[p][i];
+      }
+  }
+
+  // q = (hi + lo / 16) * scale, exact for bf16 q: e4m3 keeps 4 significant bits, the rest of a bf16 significand fits in 4 more.
+  __device__ __forceinline__ void store(uint8_t* image, float* row_scale, int warp, int lane) const {
+#pragma unroll
+    for (int p = 0; p < PAIRS; p++) {
+      uint32_t top[2] = {0, 0};                          // largest |bf16| of each row, two lanes of 16 bits at once
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i++) {
+        const uint32_t t = __vmaxu2(raw[p][i].x & 0x7fff7fffu, raw[p][i].y & 0x7fff7fffu);
+        if (in_second(i, lane))
+          top[1] = __vmaxu2(top[1], t);
+        else
+          top[0] = __vmaxu2(top[0], t);
+      }
+      float inverse[2];
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const uint32_t amax = __reduce_max_sync(~0u, max(top[r] & 0xffffu, top[r] >> 16)) << 16;
+        const int e = max((int)(amax >> 23), 8);         // amax * inverse lies in [128, 256)
+        inverse[r] = __uint_as_float((uint32_t)(261 - e) << 23);
+        if (lane == 0) row_scale[(warp * PAIRS + p) * 2 + r] = __uint_as_float((uint32_t)max(e - 7, 1) << 23);
+      }
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i++) {
+        const bool second = in_second(i, lane);
+        const int row = (warp * PAIRS + p) * 2 + second, dim = i * 128 + lane * 4 - second * D_QK;
+        uint16_t hi[2], lo[2];
+        split_pair(hi[0], lo[0], raw[p][i].x, second ? inverse[1] : inverse[0]);
+        split_pair(hi[1], lo[1], raw[p][i].y, second ? inverse[1] : inverse[0]);
+        *reinterpret_cast<uint32_t*>(image + q_offset(row, dim)) = hi[0] | (uint32_t)hi[1] << 16;
+        *reinterpret_cast<uint32_t*>(image + q_offset(row + ROWS, dim)) = lo[0] | (uint32_t)lo[1] << 16;
+      }
+    }
+  }
+};
+"""
+
+# >>> kernels/cuda/attend.cuh
+CUDA_ATTEND = r"""// One 64-token tile: scores, online softmax, output.
+#pragma once
+#include "query.cuh"
+
+constexpr int BOX = TILE * 128;                          // 128 bytes of 64 tokens, 128-byte swizzle
+// 8-bit: four boxes, then the rope dims with a 64-byte swizzle. bf16: nine boxes.
+template <Kv KV>
+constexpr int TILE_BYTES = KV == Kv::bf16 ? 9 * BOX : 4 * BOX + TILE * 64;
+// Accumulators of the scores: of 16 or 32 columns.
+template <Kv KV>
+constexpr int SCORES = KV == Kv::bf16 ? 8 : 16;
+constexpr int P_PITCH = (TILE + 8) * 2, P_BYTES = ROWS * P_PITCH;
+// The output is rescaled only when a running maximum grows by more than 2^8: P then still fits f16.
+constexpr float LAZY = 8.f;
+
+// State of one warpgroup's softmax. Lane: rows r = 2 (lane % 4) + {0, 1, 8, 9}; acc: 16 tiles of m16n8, see tile_output.
+struct Softmax {
+  float scale[4];                                        // score -> log2 units
+  float m[4], l[4];                                      // running maximum (log2 units) and this lane's share of the sum
+  float acc[16][4];
+  // `row_scale` null: queries are as they were.
+  __device__ __forceinline__ void init(const float* row_scale, float sm_scale, int lane) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      scale[i] = (row_scale ? row_scale[(i >> 1) * 8 + (lane & 3) * 2 + (i & 1)] : 1.f) * sm_scale * LOG2E;
+      m[i] = -INFINITY;
+      l[i] = 0.f;
+    }
+#pragma unroll
+    for (int c = 0; c < 16; c++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) acc[c][i] = 0.f;
+  }
+};
+
+// K-major operand descriptor. Low word: address / 16 (and a leading offset that swizzled layouts ignore). High word: bytes from
+// eight rows to the next / 16 and the swizzle (1 = 128 B, 2 = 64 B).
+__device__ __forceinline__ uint32_t operand_low(uint32_t addr) { return ((addr & 0x3FFFF) >> 4) | (1u << 16); }
+
+// Starts d = K[64 tokens, 576] Q^T; d is complete after wgmma_wait. Element (token, column): d[4 j + 2 (token >= 8) + odd], column
+// 8 j + 2 (lane % 4) + odd; a column is a row of Q, or of [Qhi; Qlo].
+template <Kv KV>
+__device__ __forceinline__ void start_scores(float (&d)[SCORES<KV>], uint32_t tile, uint32_t q) {
+  constexpr int STEPS = KV == Kv::bf16 ? 36 : 18, ROPE = KV == Kv::bf16 ? STEPS : 16, QUERY_BOX = KV == Kv::bf16 ? Q_BOX16 : Q_BOX;
+  const uint32_t tile_low = operand_low(tile), q_low = operand_low(q);
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < STEPS; k++) {
+    const uint32_t high = k < ROPE ? (1024u >> 4) | (1u << 30) : (512u >> 4) | (2u << 30);
+    const uint64_t a = pack_u64(tile_low + ((k >> 2) * BOX + (k & 3) * 32) / 16, high);
+    const uint64_t b = pack_u64(q_low + ((k >> 2) * QUERY_BOX + (k & 3) * 32) / 16, high);
+    if constexpr (KV == Kv::bf16)
+      wgmma_bf16(d, a, b, k);
+    else if constexpr (KV == Kv::e5m2)
+      wgmma_e5m2(d, a, b, k);
+    else
+      wgmma_e4m3(d, a, b, k);
+  }
+  wgmma_commit();
+}
+
+// The bases 2^exponent of this lane's two tokens (token, token + 8). Weighing V by them is left to the softmax: with scores s + exponent its
+// running maximum is that of the products, P V needs no further factor, and only the sum of P takes 2^-exponent.
+struct Bases {
+  int exponent[2] = {0, 0};
+  __device__ __forceinline__ float factor(int h) const { return __uint_as_float((uint32_t)(127 + exponent[h]) << 23); }
+  __device__ __forceinline__ float inverse(int h) const { return __uint_as_float((uint32_t)(127 - exponent[h]) << 23); }
+};
+
+// Scores in log2 units: s[i] is (token + 8 (i / 4), row i % 4 of the lane's four); tokens at or past `len` get -inf.
+template <Kv KV>
+__device__ __forceinline__ void tile_logits(float (&s)[8], const float (&d)[SCORES<KV>], const Softmax& x, const Bases& bases, int token, int len) {
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    const int k = ((i & 3) >> 1) * 4 + (i >> 2) * 2 + (i & 1), h = i >> 2;
+    float score = d[k];
+    if constexpr (KV != Kv::bf16) score = fmaf(d[k + 8], 0.0625f, score);
+    score *= x.scale[i & 3];
+    if (KV == Kv::e5m2) score = fmaf(score, bases.factor(h), (float)bases.exponent[h]);
+    s[i] = token + h * 8 < len ? score : -INFINITY;
+  }
+}
+
+// Where this lane's stmatrix row of P lies: P is [row][token] in f16, or bf16 as V is, written transposed.
+__device__ __forceinline__ uint32_t p_store_addr(uint32_t p, int warp, int lane) {
+  return p + ((lane >> 3) & 1) * 8 * P_PITCH + (lane & 7) * P_PITCH + warp * 32 + (lane >> 4) * 16;
+}
+
+template <Kv KV>
+__device__ __forceinline__ void store_p(uint32_t addr, const float (&p)[8]) {
+  uint32_t x[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) x[i] = KV == Kv::bf16 ? pack_bf16(p[2 * i], p[2 * i + 1]) : pack_f16(p[2 * i], p[2 * i + 1]);
+  stmatrix4_trans(addr, x[0], x[1], x[2], x[3]);
+}
+
+// New maxima over the warpgroup's 64 tokens; acc and l are rescaled to them. `top` is [4 warps][16] floats of the warpgroup.
+__device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], float* top, int bar, int warp, int lane) {
+  float t[4], alpha[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    t[i] = fmaxf(s[i], s[i + 4]);
+#pragma unroll
+    for (int o = 4; o < 32; o <<= 1) t[i] = fmaxf(t[i], __shfl_xor_sync(~0u, t[i], o));
+  }
+  if (lane < 4) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) top[warp * 16 + (i >> 1) * 8 + lane * 2 + (i & 1)] = t[i];
+  }
+  bar_sync(bar, 128);
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int r = (i >> 1) * 8 + (lane & 3) * 2 + (i & 1);
+    const float grown = fmaxf(fmaxf(fmaxf(top[r], top[16 + r]), fmaxf(top[32 + r], top[48 + r])), x.m[i]);
+    alpha[i] = exp2_approx(x.m[i] - grown);
+    x.l[i] *= alpha[i];
+    x.m[i] = grown;
+  }
+  // acc rows are lane / 4 and lane / 4 + 8; their factors are with lane (lane / 8).
+  const int src = lane >> 3;
+  const float a0 = __shfl_sync(~0u, alpha[0], src), a1 = __shfl_sync(~0u, alpha[1], src);
+  const float a2 = __shfl_sync(~0u, alpha[2], src), a3 = __shfl_sync(~0u, alpha[3], src);
+  const float lo = (lane & 4) ? a1 : a0, hi = (lane & 4) ? a3 : a2;
+#pragma unroll
+  for (int c = 0; c < 16; c++) {
+    x.acc[c][0] *= lo;
+    x.acc[c][1] *= lo;
+    x.acc[c][2] *= hi;
+    x.acc[c][3] *= hi;
+  }
+}
+
+// P of the tile goes to shared memory in f16; maximum, sum and acc are updated. Two barriers of the warpgroup if no maximum grew.
+template <Kv KV>
+__device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], const Bases& bases, uint32_t p_addr, float* top, int bar, int warp,
+                                             int lane) {
+  float p[8];
+  bool grew = false;
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    grew |= s[i] > x.m[i & 3] + LAZY;
+    p[i] = exp2_approx(s[i] - x.m[i & 3]);
+  }
+  store_p<KV>(p_addr, p);
+  if (bar_or(bar, 128, grew)) {
+    raise_maximum(x, s, top, bar, warp, lane);
+#pragma unroll
+    for (int i = 0; i < 8; i++) p[i] = exp2_approx(s[i] - x.m[i & 3]);
+    store_p<KV>(p_addr, p);
+    bar_sync(bar, 128);
+  }
+#pragma unroll
+  for (int i = 0; i < 8; i++) x.l[i & 3] = KV == Kv::e5m2 ? fmaf(p[i], bases.inverse(i >> 2), x.l[i & 3]) : x.l[i & 3] + p[i];
+}
+
+// Rows past the end of the sequence hold whatever follows it (NaN, perhaps), and 0 * NaN is NaN. Each warp clears what it reads.
+template <Kv KV>
+__device__ __forceinline__ void clear_rows(uint32_t tile, int first, int warp, int lane) {
+  constexpr int BOXES = KV == Kv::bf16 ? 2 : 1;
+  for (int row = first; row < TILE; row++)
+#pragma unroll
+    for (int i = 0; i < BOXES; i++) st_shared(tile + (warp * BOXES + i) * BOX + row * 128 + lane * 4, 0u);
+  __syncwarp();
+}
+
+// acc += P V for this warp's 128 dims, of 8-bit tiles (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
+// a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
+// e5m2 is the high byte of an f16 and needs no conversion.
+template <bool E5M2>
+__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
+  const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
+  const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
+#pragma unroll
+  for (int ks = 0; ks < 4; ks++) {
+    uint32_t weights[4];
+    ldmatrix4(weights, prow + ks * 32);
+#pragma unroll
+    for (int c = 0; c < 8; c += 2) {
+      uint32_t x[4];
+      ldmatrix4_trans(x, vrow + ks * 2048 + (chunk ^ (c << 4)));
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        uint32_t even0, odd0, even1, odd1;
+        if (E5M2) {
+          even0 = __byte_perm(x[2 * j], 0, 0x2404);
+          odd0 = x[2 * j] & 0xff00ff00u;
+          even1 = __byte_perm(x[2 * j + 1], 0, 0x2404);
+          odd1 = x[2 * j + 1] & 0xff00ff00u;
+        } else {
+          e4m3x4_to_f16(even0, odd0, __byte_perm(x[2 * j], 0, 0x3120));
+          e4m3x4_to_f16(even1, odd1, __byte_perm(x[2 * j + 1], 0, 0x3120));
+        }
+        mma_f16(acc[2 * (c + j)], weights, even0, even1);
+        mma_f16(acc[2 * (c + j) + 1], weights, odd0, odd1);
+      }
+    }
+  }
+}
+
+// acc += P V for this warp's 128 dims, of bf16 tiles (two boxes): acc[t] holds dims 8 t + 2 (lane % 4) + j for j = 0, 1.
+__device__ __forceinline__ void tile_output16(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
+  const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
+  const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
+#pragma unroll
+  for (int ks = 0; ks < 4; ks++) {
+    uint32_t weights[4];
+    ldmatrix4(weights, prow + ks * 32);
+#pragma unroll
+    for (int c = 0; c < 16; c += 2) {
+      uint32_t x[4];
+      ldmatrix4_trans(x, vrow + (c >> 3) * BOX + ks * 2048 + (chunk ^ ((c & 7) << 4)));
+#pragma unroll
+      for (int j = 0; j < 2; j++) mma_bf16(acc[c + j], weights, x[2 * j], x[2 * j + 1]);
+    }
+  }
+}
+
+// acc += P V for warp `warp` of the warpgroup.
+template <Kv KV>
+__device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, uint32_t p, int warp, int lane) {
+  if constexpr (KV == Kv::bf16)
+    tile_output16(acc, tile + warp * 2 * BOX, p, lane);
+  else
+    tile_output8<KV == Kv::e5m2>(acc, tile + warp * BOX, p, lane);
+}
+"""
+
+# >>> kernels/cuda/combine.cuh
+CUDA_COMBINE = r"""// From the warpgroups' accumulators to the output.
+//
+// The blocks of a cluster send each other (max, sum), so that each can scale what it has to the cluster's normalised output. Every
+// block then sends, in 16 bits, to each other block that block's share of the 16 x 512 outputs, and sums the share it owns. Both exchanges
+// are asynchronous copies that the receiver's mbarrier counts: a cluster barrier would cost more. Clusters of one sequence (groups)
+// meet in global memory, where the last to arrive combines them.
+//
+// A unit is 128 dims of one row: what one warp holds of it. The owner of unit u in a cluster of C is block u * C / 64.
+#pragma once
+#include "attend.cuh"
+
+constexpr int UNITS = ROWS * 4, UNIT_BYTES = 128 * 2;
+constexpr int OUTBOX_PITCH = D_V * 2 + 32;               // bytes; rows start in different banks
+constexpr int OUTBOX_BYTES = ROWS * OUTBOX_PITCH;
+constexpr int INBOX_BYTES = (UNITS + MAX_CLUSTER) * UNIT_BYTES;   // cluster * ceil(64 / cluster) units
+constexpr int swap_bytes(int warpgroups) { return 2 * (warpgroups - 1) * 8 * 128 * 16; }
+constexpr int FINISH_BARRIER = 15;
+
+// Shared memory of the combine; every block of a cluster has the same layout. swap, outbox and inbox overlay the KV stages.
+struct Exchange {
+  float2* table;                                         // [MAX_CLUSTER][16] (max, sum) of every block of the cluster
+  float2* ml;                                            // [warpgroups][16] (max, sum) of this block's warpgroups
+  float* warp_sum;                                       // [warpgroups][4][16]
+  float4* swap;                                          // [2 halves][warpgroups - 1][8][128]
+  uint8_t *outbox, *inbox;                               // [16][OUTBOX_PITCH]; [cluster][units of a block][256]
+  uint32_t table_full, inbox_full;                       // mbarriers
+};
+
+// The units that block `rank` of a cluster owns.
+struct Share {
+  unsigned first, end, units;                            // units: room for one source
+  __device__ __forceinline__ Share(unsigned rank, unsigned cluster) {
+    first = (rank * UNITS + cluster - 1) / cluster;
+    end = ((rank + 1) * UNITS + cluster - 1) / cluster;
+    units = (UNITS + cluster - 1) / cluster;
+  }
+};
+
+// One thread, before the block's cluster_arrive.
+__device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, unsigned cluster) {
+  const Share mine(rank, cluster);
+  mbar_init(e.table_full, 1);
+  mbar_init(e.inbox_full, 1);
+  mbar_init_fence();
+  mbar_expect(e.table_full, cluster * ROWS * 8);
+  mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES);
+}
+
+// A share of the output between blocks: f16 for fp8 caches, whose scale is applied later; bf16 for others, whose values may not fit f16.
+template <Kv KV>
+__device__ __forceinline__ uint32_t pack_share(float lo, float hi) {
+  return KV == Kv::e4m3 ? pack_f16(lo, hi) : pack_bf16(lo, hi);
+}
+template <Kv KV>
+__device__ __forceinline__ float2 unpack_share(uint32_t x) {
+  return KV != Kv::e4m3 ? make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)) : unpack_f16(x);
+}
+
+// Weight of a part with maximum m under the common maximum; parts without tokens weigh nothing.
+__device__ __forceinline__ float part_weight(float m, float common) { return m == -INFINITY ? 0.f : exp2_approx(m - common); }
+__device__ __forceinline__ float inverse_sum(float sum) { return sum == 0.f ? 0.f : rcp_approx(sum); }
+
+__device__ __forceinline__ void store_out(const Args& a, const Work& w, int row, int dim, float4 o, float s) {
+  if (row < w.rows)
+    *reinterpret_cast<uint2*>(a.out + ((size_t)w.first_row + row) * D_V + dim) = make_uint2(pack_bf16(o.x * s, o.y * s), pack_bf16(o.z * s, o.w * s));
+}
+// Group g's partial output in global memory.
+__device__ __forceinline__ float4* part_of(const Args& a, int block, int g, int row, int dim) {
+  return a.part + (((size_t)block * a.groups + g) * ROWS + row) * (D_V / 4) + dim / 4;
+}
+// Four values of this lane: row lane / 4 + 8 k, and of the warp's 128 dims 16 c + 4 (lane % 4) + {0, 1, 2, 3}, as 8-bit tiles leave them,
+// or 16 c + 2 (lane % 4) + {0, 8, 1, 9}, as bf16 ones do.
+__device__ __forceinline__ float4 acc_float4(const Softmax& x, int c, int k) {
+  return make_float4(x.acc[2 * c][2 * k], x.acc[2 * c + 1][2 * k], x.acc[2 * c][2 * k + 1], x.acc[2 * c + 1][2 * k + 1]);
+}
+
+// Sums of the four warps of a warpgroup (each saw other tokens). ml[wg] is complete once the warpgroup has synchronised again.
+__device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int wg, int warp, int lane) {
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+#pragma unroll
+    for (int o = 4; o < 32; o <<= 1) x.l[i] += __shfl_xor_sync(~0u, x.l[i], o);
+  if (lane < 4) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int r = (i >> 1) * 8 + lane * 2 + (i & 1);
+      e.warp_sum[(wg * 4 + warp) * 16 + r] = x.l[i];
+      if (warp == 0) e.ml[wg * 16 + r].x = x.m[i];
+    }
+  }
+  bar_sync(1 + wg, 128);
+  if (warp == 0 && lane < 16) {
+    const float* s = e.warp_sum + wg * 64 + lane;
+    e.ml[wg * 16 + lane].y = s[0] + s[16] + s[32] + s[48];
+  }
+}
+
+// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster.
+template <int NWG>
+__device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const Exchange& e, int tid) {
+  for (int i = tid; i < a.cluster * ROWS; i += NWG * 128) {
+    const int row = i & 15, rank = i >> 4;
+    float2 ml = e.ml[row];
+#pragma unroll
+    for (int wg = 1; wg < NWG; wg++) {
+      const float2 other = e.ml[wg * ROWS + row];
+      const float common = fmaxf(ml.x, other.x);
+      ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
+    }
+    st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
+  }
+}
+
+// Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8) to the cluster's normalised output, and the
+// cluster's (max, sum) of those rows. The four lanes of a row share the table's 16 entries.
+__device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, int wg, int lane, float (&factor)[2], float2 (&total)[2]) {
+#pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const int row = k * 8 + (lane >> 2);
+    float2 ml[4];
+    float common = -INFINITY, sum = 0.f;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int c = i * 4 + (lane & 3);
+      ml[i] = c < a.cluster ? e.table[c * ROWS + row] : make_float2(-INFINITY, 0.f);
+      common = fmaxf(common, ml[i].x);
+    }
+#pragma unroll
+    for (int o = 1; o < 4; o <<= 1) common = fmaxf(common, __shfl_xor_sync(~0u, common, o));
+#pragma unroll
+    for (int i = 0; i < 4; i++) sum = fmaf(part_weight(ml[i].x, common), ml[i].y, sum);
+#pragma unroll
+    for (int o = 1; o < 4; o <<= 1) sum += __shfl_xor_sync(~0u, sum, o);
+    total[k] = make_float2(common, sum);
+    factor[k] = part_weight(e.ml[wg * ROWS + row].x, common) * inverse_sum(sum);
+  }
+}
+
+// Row half k (rows lane / 4 + 8 k) is gathered by warpgroup k: what another warpgroup gives it, through shared memory.
+template <int NWG>
+__device__ __forceinline__ float4* swap_slot(const Exchange& e, int k, int giver, int lane_of_wg) {
+  return e.swap + (k * (NWG - 1) + giver - (giver > k)) * 8 * 128 + lane_of_wg;
+}
+template <int NWG>
+__device__ __forceinline__ void give_rows(const Exchange& e, const Softmax& x, int k, int wg, int lane_of_wg) {
+#pragma unroll
+  for (int c = 0; c < 8; c++) swap_slot<NWG>(e, k, wg, lane_of_wg)[c * 128] = acc_float4(x, c, k);
+}
+template <int NWG>
+__device__ __forceinline__ void take_rows(const Exchange& e, Softmax& x, int k, int lane_of_wg) {
+#pragma unroll
+  for (int giver = 0; giver < NWG; giver++) {
+    if (giver == k) continue;
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+      const float4 y = swap_slot<NWG>(e, k, giver, lane_of_wg)[c * 128];
+      x.acc[2 * c][2 * k] += y.x;
+      x.acc[2 * c + 1][2 * k] += y.y;
+      x.acc[2 * c][2 * k + 1] += y.z;
+      x.acc[2 * c + 1][2 * k + 1] += y.w;
+    }
+  }
+}
+
+// The same as four dims in a row, from 16 c + first_dim(lane): bf16 lanes trade half of theirs with their neighbour.
+template <Kv KV>
+__device__ __forceinline__ int first_dim(int lane) {
+  return KV == Kv::bf16 ? (lane & 1) * 8 + (lane & 2) * 2 : (lane & 3) * 4;
+}
+template <Kv KV>
+__device__ __forceinline__ float4 four_dims(const Softmax& x, int c, int k, int lane) {
+  const float4 o = acc_float4(x, c, k);
+  if (KV != Kv::bf16) return o;
+  const bool odd = lane & 1;
+  const float u = __shfl_xor_sync(~0u, odd ? o.x : o.y, 1), v = __shfl_xor_sync(~0u, odd ? o.z : o.w, 1);
+  return odd ? make_float4(u, v, o.y, o.w) : make_float4(o.x, o.z, u, v);
+}
+
+// What a block keeps of row half k: to its outbox, or, if it is alone, to the output or to its group's partial output.
+template <Kv KV>
+__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Softmax& x, float v_scale, int k, int warp, int lane) {
+  const int row = k * 8 + (lane >> 2), dim = warp * 128 + first_dim<KV>(lane);
+  if (a.cluster > 1) {
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+      const float4 o = four_dims<KV>(x, c, k, lane);
+      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + (dim + c * 16) * 2) = make_uint2(pack_share<KV>(o.x, o.y), pack_share<KV>(o.z, o.w));
+    }
+  } else if (a.groups == 1) {
+#pragma unroll
+    for (int c = 0; c < 8; c++) store_out(a, w, row, dim + c * 16, four_dims<KV>(x, c, k, lane), v_scale);
+  } else {
+#pragma unroll
+    for (int c = 0; c < 8; c++) __stcg(part_of(a, w.block, w.group, row, dim + c * 16), four_dims<KV>(x, c, k, lane));
+  }
+}
+
+// One lane sends one row of the outbox, at most two owners' worth.
+__device__ __forceinline__ void send_row(const Args& a, const Work& w, const Exchange& e, unsigned row) {
+  for (unsigned unit = row * 4, next; unit < row * 4 + 4; unit = next) {
+    const unsigned owner = unit * a.cluster / UNITS;
+    const Share share(owner, a.cluster);
+    next = min(share.end, row * 4 + 4);
+    bulk_copy_to_cluster(cluster_addr(smem_u32(e.inbox) + (w.rank * share.units + unit - share.first) * UNIT_BYTES, owner),
+                         smem_u32(e.outbox) + row * OUTBOX_PITCH + (unit & 3) * UNIT_BYTES, (next - unit) * UNIT_BYTES,
+                         cluster_addr(e.inbox_full, owner));
+  }
+}
+
+// Four dims of a unit, summed over the cluster.
+template <Kv KV>
+__device__ __forceinline__ float4 sum_inbox(const Args& a, const Exchange& e, const Share& mine, int local_unit, int piece) {
+  float4 o = make_float4(0.f, 0.f, 0.f, 0.f);
+  const uint8_t* src = e.inbox + local_unit * UNIT_BYTES + piece * 8;
+#pragma unroll 8
+  for (int c = 0; c < a.cluster; c++) {
+    const uint2 x = *reinterpret_cast<const uint2*>(src + c * mine.units * UNIT_BYTES);
+    const float2 lo = unpack_share<KV>(x.x), hi = unpack_share<KV>(x.y);
+    o = make_float4(o.x + lo.x, o.y + lo.y, o.z + hi.x, o.w + hi.y);
+  }
+  return o;
+}
+
+// The groups of a sequence: every block has written its share; the last of `groups` to arrive combines them.
+template <int NWG>
+__device__ __forceinline__ void combine_groups(const Args& a, const Work& w, const Share& mine, float v_scale, int tid) {
+  constexpr int N = NWG * 128;
+  __threadfence();
+  bar_sync(FINISH_BARRIER, N);
+  unsigned* ticket = a.tickets + (size_t)w.block * MAX_CLUSTER + w.rank;
+  if (!bar_or(FINISH_BARRIER, N, tid == 0 && atomicAdd(ticket, 1u) == (unsigned)a.groups - 1)) return;
+  __threadfence();
+  if (tid == 0) *ticket = 0;                             // for the next launch
+  for (int i = mine.first * 32 + tid; i < mine.end * 32; i += N) {
+    const int row = i >> 7, dim = (i & 127) * 4;
+    const float2* ml = a.part_ml + (size_t)w.block * a.groups * ROWS + row;
+    float common = -INFINITY, sum = 0.f;
+#pragma unroll 1
+    for (int g = 0; g < a.groups; g++) common = fmaxf(common, __ldcg(ml + g * ROWS).x);
+    float4 o = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll 2
+    for (int g = 0; g < a.groups; g++) {
+      const float2 x = __ldcg(ml + g * ROWS);
+      const float weight = part_weight(x.x, common) * x.y;
+      const float4 y = __ldcg(part_of(a, w.block, g, row, dim));
+      sum += weight;
+      o = make_float4(fmaf(weight, y.x, o.x), fmaf(weight, y.y, o.y), fmaf(weight, y.z, o.z), fmaf(weight, y.w, o.w));
+    }
+    store_out(a, w, row, dim, o, v_scale * inverse_sum(sum));
+  }
+}
+
+// Called by the warpgroups of every block of the cluster when their tiles are done.
+template <Kv KV, int NWG>
+__device__ __forceinline__ void finish(const Args& a, const Work& w, const Exchange& e, Softmax& x, float v_scale, int wg, int warp, int lane) {
+  constexpr int N = NWG * 128;
+  const int tid = wg * 128 + warp * 32 + lane;
+  reduce_sums(e, x, wg, warp, lane);
+  bar_sync(FINISH_BARRIER, N);                           // nobody of this block reads a KV stage any more
+  cluster_wait();                                        // all blocks of the cluster have started
+  publish_sums<NWG>(a, w, e, tid);
+  mbar_wait(e.table_full, 0);                            // nobody of the cluster reads a KV stage any more
+
+  float factor[2];
+  float2 total[2];
+  final_factors(a, e, wg, lane, factor, total);
+#pragma unroll
+  for (int c = 0; c < 16; c++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) x.acc[c][i] *= factor[i >> 1];
+  if (NWG == 1) {
+    deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
+    deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
+  } else if (wg == 0) {
+    give_rows<NWG>(e, x, 1, wg, tid & 127);
+    bar_sync(FINISH_BARRIER, N);
+    take_rows<NWG>(e, x, 0, tid & 127);
+    deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
+  } else if (wg == 1) {
+    give_rows<NWG>(e, x, 0, wg, tid & 127);
+    bar_sync(FINISH_BARRIER, N);
+    take_rows<NWG>(e, x, 1, tid & 127);
+    deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
+  } else {
+    give_rows<NWG>(e, x, 0, wg, tid & 127);
+    give_rows<NWG>(e, x, 1, wg, tid & 127);
+    bar_sync(FINISH_BARRIER, N);
+  }
+  const Share mine(w.rank, a.cluster);
+  if (a.cluster > 1) {
+    fence_async_proxy();
+    bar_sync(FINISH_BARRIER, N);
+    const int row = lane * NWG * 4 + wg * 4 + warp;      // each copy takes its warp some 70 cycles: spread them
+    if (row < ROWS) send_row(a, w, e, row);
+    __syncwarp();
+    mbar_wait(e.inbox_full, 0);
+    cluster_arrive();
+    for (int i = mine.first * 32 + tid; i < mine.end * 32; i += N) {
+      const int unit = i >> 5, piece = i & 31, out_row = unit >> 2, dim = (unit & 3) * 128 + piece * 4;
+      const float4 o = sum_inbox<KV>(a, e, mine, unit - mine.first, piece);
+      if (a.groups == 1)
+        store_out(a, w, out_row, dim, o, v_scale);
+      else
+        __stcg(part_of(a, w.block, w.group, out_row, dim), o);
+    }
+  }
+  if (a.groups > 1) {
+    // Every block of the cluster writes the same (max, sum).
+    if (wg == 0 && warp == 0 && (lane & 3) == 0)
+#pragma unroll
+      for (int k = 0; k < 2; k++) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + k * 8 + (lane >> 2)] = total[k];
+    combine_groups<NWG>(a, w, mine, v_scale, tid);
+  }
+  if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read
+}
+"""
+
+# >>> kernels/cuda/block.cuh
+CUDA_BLOCK = r"""// What the blocks of every KV format share: the layout of shared memory, and the warpgroups that multiply.
+#pragma once
+#include "combine.cuh"
+
+constexpr int START_BARRIER = 14;
+
+// NWG: multiplying warpgroups, which take the tiles in turn. STAGES: tiles in shared memory. OTHERS: threads besides NWG * 128, which fill them.
+template <Kv KV_, int NWG_, int STAGES_, int OTHERS>
+struct Block {
+  static constexpr Kv KV = KV_;
+  static constexpr int BYTES = TILE_BYTES<KV>, NWG = NWG_, STAGES = STAGES_, THREADS = NWG * 128 + OTHERS;
+  // Offsets in shared memory, bytes. The combine overlays the tiles.
+  static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + NWG * 2 * P_BYTES;
+  static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + NWG * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
+  static constexpr int SUMS = TOP + NWG * 256, BASES = SUMS + NWG * 256, BARRIERS = BASES + (KV == Kv::e5m2 ? STAGES * TILE * 4 : 0);
+  static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
+  static constexpr int OUTBOX = swap_bytes(NWG), INBOX = OUTBOX + OUTBOX_BYTES;
+  static_assert(INBOX + INBOX_BYTES <= Q);
+  static_assert(STAGES >= NWG, "every warpgroup would wait for a tile that another holds");
+
+  static __device__ __forceinline__ Exchange exchange(uint8_t* smem) {
+    const uint32_t bars = smem_u32(smem) + EXCHANGE;
+    return {reinterpret_cast<float2*>(smem + TABLE), reinterpret_cast<float2*>(smem + ML), reinterpret_cast<float*>(smem + SUMS),
+            reinterpret_cast<float4*>(smem), smem + OUTBOX, smem + INBOX, bars, bars + 8};
+  }
+
+  // One thread, before the block's cluster_arrive. `fillers`: arrivals that make a tile full.
+  static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers) {
+    const uint32_t full = smem_u32(smem) + FULL, empty = smem_u32(smem) + EMPTY;
+    init_exchange(exchange(smem), blockIdx.x, a.cluster);
+    for (int i = 0; i < STAGES; i++) {
+      mbar_init(full + i * 8, fillers);
+      mbar_init(empty + i * 8, 4);
+    }
+    mbar_init_fence();
+  }
+};
+
+// The multiplying warpgroups: queries, then scores, softmax and output of every NWG-th tile, then the combine.
+template <class B>
+__device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
+  constexpr int NWG = B::NWG, STAGES = B::STAGES, QUERY_WARPS = NWG * 4 < 8 ? NWG * 4 : 8;
+  constexpr Kv KV = B::KV;
+  float* row_scale = reinterpret_cast<float*>(smem + B::ROW_SCALE);
+  const uint32_t tile0 = smem_u32(smem), full = tile0 + B::FULL, empty = tile0 + B::EMPTY;
+  const int wg = warp >> 2, ww = warp & 3;
+
+  QueryRows<QUERY_WARPS> q;
+  if (warp < QUERY_WARPS) q.load(a, w, warp, lane);
+  cluster_arrive();
+  w.find_tiles(a);
+  const float kv_scale = KV == Kv::e4m3 ? __ldg(a.kv_scale) : 1.f;
+  if (warp < QUERY_WARPS) {
+    if constexpr (KV == Kv::bf16)
+      q.store16(smem + B::Q, warp, lane);
+    else
+      q.store(smem + B::Q, row_scale, warp, lane);
+  }
+  fence_async_proxy();
+  bar_sync(START_BARRIER, B::THREADS);
+
+  Softmax x;
+  x.init(KV == Kv::bf16 ? nullptr : row_scale, a.sm_scale * kv_scale, lane);
+  const uint32_t q_addr = tile0 + B::Q, p_addr = tile0 + B::P + wg * 2 * P_BYTES;
+  float* top = reinterpret_cast<float*>(smem + B::TOP) + wg * 64;
+  const int mine = __shfl_sync(~0u, (w.tiles - wg + NWG - 1) / NWG, 0);   // warp-uniform for the compiler
+  float d[SCORES<KV>];
+  auto tile_at = [&](int t) { return tile0 + (uint32_t)t % STAGES * B::BYTES; };
+  auto start = [&](int t) {
+    const uint32_t stage = (uint32_t)t % STAGES;
+    // A stage that other warpgroups use too: its barrier may be more than one phase behind, and a parity wait would be early.
+    if (STAGES % NWG && t >= STAGES) mbar_wait(empty + stage * 8, (t / STAGES - 1) & 1);
+    mbar_wait(full + stage * 8, (t / STAGES) & 1);
+    start_scores<KV>(d, tile_at(t), q_addr);
+  };
+  auto softmax = [&](int i, int t) {
+    const int row = ww * 16 + (lane >> 2);
+    float s[8];
+    Bases bases;
+    if (KV == Kv::e5m2) {
+      const int* stored = reinterpret_cast<const int*>(smem + B::BASES) + (uint32_t)t % STAGES * TILE + row;
+      bases.exponent[0] = stored[0];
+      bases.exponent[1] = stored[8];
+    }
+    wgmma_wait(d);
+    tile_logits<KV>(s, d, x, bases, (w.tile0 + t) * TILE + row, w.len);
+    tile_softmax<KV>(x, s, bases, p_store_addr(p_addr + (i & 1) * P_BYTES, ww, lane), top, 1 + wg, ww, lane);
+  };
+  auto output = [&](int i, int t) {
+    const int rows = w.len - (w.tile0 + t) * TILE;
+    if (KV != Kv::e5m2 && rows < TILE) clear_rows<KV>(tile_at(t), rows, ww, lane);
+    tile_output<KV>(x.acc, tile_at(t), p_addr + (i & 1) * P_BYTES, ww, lane);
+    __syncwarp();
+    if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);
+  };
+  if (mine > 0) {
+    int i = 0, t = wg;
+    start(t);
+#pragma unroll 1
+    for (; i + 1 < mine; i++, t += NWG) {
+      softmax(i, t);
+      output(i, t);
+      start(t + NWG);
+    }
+    softmax(i, t);
+    output(i, t);
+  }
+  finish<KV, NWG>(a, w, B::exchange(smem), x, kv_scale, wg, ww, lane);
+}
+"""
+
+# >>> kernels/cuda/direct.cuh
+CUDA_DIRECT = r"""// MLA decode over an fp8 (e4m3) or bf16 KV cache: the copy engine's tile is the tensor cores' operand.
+#pragma once
+#include "block.cuh"
+
+// BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
+template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
+struct Direct : Block<KV, NWG, STAGES, 32> {
+  static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
+  static constexpr bool PAGED = PAGED_;
+};
+
+// The copies of one tile: boxes of 128 bytes of each token, and for fp8 one of 64 bytes, which has a tensor map of its own. With paging
+// a box is as many tokens as a page, or a tile if that is smaller.
+template <class L>
+struct Producer {
+  static constexpr int WIDE_BOXES = L::KV == Kv::bf16 ? 9 : 4, ROW_BYTES = L::BYTES / TILE;
+  const Args& a;
+  const Work& w;
+  const CUtensorMap *wide_map, *rope_map;
+  uint32_t tile0;
+
+  __device__ __forceinline__ void copy(uint32_t tile, int first, int row, uint32_t bar) const {   // a box, from token `first` of the tile
+#pragma unroll
+    for (int c = 0; c < WIDE_BOXES; c++) tma_2d(tile + c * BOX + first * 128, wide_map, c * 128, row, bar);
+    if (WIDE_BOXES * 128 < ROW_BYTES) tma_2d(tile + WIDE_BOXES * BOX + first * 64, rope_map, WIDE_BOXES * 128, row, bar);
+  }
+
+  __device__ __forceinline__ void load(int t) const {
+    const uint32_t stage = (uint32_t)t % L::STAGES, tile = tile0 + stage * L::BYTES, bar = tile0 + L::FULL + stage * 8;
+    const int token = (w.tile0 + t) * TILE;
+    if (!L::PAGED) {
+      mbar_expect(bar, L::BYTES);
+      copy(tile, 0, w.row0 + token, bar);
+      return;
+    }
+    const int* pages = a.block_table + (size_t)w.sequence * a.table_stride;
+    const int box = min(TILE, 1 << a.page_bits), boxes = (min(TILE, w.len - token) + box - 1) / box;
+    mbar_expect(bar, boxes * box * ROW_BYTES);
+#pragma unroll 1
+    for (int i = 0; i < boxes; i++) {
+      const int at = token + i * box;
+      copy(tile, i * box, (__ldg(pages + (at >> a.page_bits)) << a.page_bits) + (at & ((1 << a.page_bits) - 1)), bar);
+    }
+  }
+
+  __device__ __forceinline__ void run(int lane) const {
+    if (lane == 0) {
+      prefetch_map(wide_map);
+      prefetch_map(rope_map);
+#pragma unroll 1
+      for (int t = 0; t < min(w.tiles, L::STAGES); t++) load(t);
+    }
+    __syncwarp();
+    bar_sync(START_BARRIER, L::THREADS);
+    if (lane == 0)
+#pragma unroll 1
+      for (int t = L::STAGES; t < w.tiles; t++) {
+        mbar_wait(tile0 + L::EMPTY + (uint32_t)t % L::STAGES * 8, (t / L::STAGES - 1) & 1);
+        load(t);
+      }
+  }
+};
+
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::BLOCKS)
+mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__ CUtensorMap rope_map, const __grid_constant__ Args a) {
+  SHARED_MEMORY(smem);
+  const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
+  Work w(a);
+  if (warp == L::NWG * 4) {
+    if (lane == 0) L::init_barriers(a, smem, 1);
+    cluster_arrive();
+    w.find_tiles(a);
+    Producer<L>{a, w, &wide_map, &rope_map, smem_u32(smem)}.run(lane);
+  } else {
+    multiply<L>(a, w, smem, warp, lane);
+  }
+}
+"""
+
+# >>> kernels/cuda/unpack.cuh
+CUDA_UNPACK = r"""// mxfp4 rows (packed E2M1, one E8M0 scale per 32 dims) to an e5m2 tile. A token's block scales are folded in as far as they are below its
+// largest, the token's base; blocks more than 2^26 below it are raised to that, which no sum notices.
+//
+// A chunk is 16 packed bytes: 32 dims and one scale.
+#pragma once
+#include "attend.cuh"
+
+constexpr int ROW_BYTES4 = D_QK / 2;
+
+// Eight nibbles -> two registers of four e5m2 bytes, in order. t0 = {0, .5, 1, 1.5} * scale, t1 = {2, 3, 4, 6} * scale as e5m2.
+__device__ __forceinline__ void nibbles_to_e5m2(uint32_t& lo, uint32_t& hi, uint32_t x, uint32_t t0, uint32_t t1) {
+  const uint32_t select = x & 0x77777777u, y = x * 16;
+  lo = or_and(__byte_perm(t0, t1, select), __byte_perm(y, x, 0x5140), 0x80808080u);
+  hi = or_and(__byte_perm(t0, t1, select >> 16), __byte_perm(y, x, 0x7362), 0x80808080u);
+}
+
+constexpr int PACKED_ROWS = TILE * ROW_BYTES4;
+constexpr int PACKED_BYTES = 19984;                      // then TILE scale rows of at most 24 bytes, from an address rounded down to 16
+// A base puts the token's largest scale at 2^13, where 6 times it still is an e5m2. Bases stay within factors that fp32 holds as the sum of P
+// grows; only tokens whose largest scale is below 2^-87 are then not rebased in full.
+constexpr int LARGEST_E8M0 = 127 + 13, SMALLEST_E8M0 = 127 - 13, SMALLEST_BASE = -100;
+
+// Starts the copies of `rows` packed rows and their scales to a stage of PACKED_BYTES.
+__device__ __forceinline__ void load_packed(uint32_t stage, const uint8_t* kv, const uint8_t* e8m0, int stride, int rows, uint32_t bar) {
+  const uint32_t skipped = (uint32_t)(uintptr_t)e8m0 & 15, scale_bytes = (skipped + rows * stride + 15) & ~15u;
+  mbar_expect(bar, rows * ROW_BYTES4 + scale_bytes);
+  bulk_load(stage, kv, rows * ROW_BYTES4, bar);
+  bulk_load(stage + PACKED_ROWS, e8m0 - skipped, scale_bytes, bar);
+}
+
+// The half row of one thread: 128 threads unpack a tile, two to a row, which take alternate chunks. Which of its two chunks of a box a
+// thread takes first depends on the row, so that eight neighbouring lanes load from and store to different banks.
+struct HalfRow {
+  static constexpr int CHUNKS = 9;                       // 2 b + j: of box b; 8: of the rope dims
+  uint32_t packed;                                       // address of the row
+  int row, half, base;
+  uint32_t e[CHUNKS];                                    // E8M0 of each chunk, over the base
+
+  __device__ __forceinline__ int chunk_in_box(int j) const { return half + 2 * (j ^ ((row >> 1) & 1)); }
+  __device__ __forceinline__ int chunk(int i) const { return i == CHUNKS - 1 ? 16 + half : chunk_in_box(i & 1) + (i >> 1) * 4; }
+
+  // Stage of load_packed; `skipped` as there; `rows` how many rows it holds: past them the last one is repeated, its weight will be zero.
+  __device__ __forceinline__ HalfRow(uint32_t stage, uint32_t skipped, int stride, int rows, int tid) : row(tid >> 1), half(tid & 1) {
+    const int stored = min(row, rows - 1);
+    packed = stage + stored * ROW_BYTES4;
+    const uint32_t scales = stage + PACKED_ROWS + skipped + stored * stride;
+    uint32_t largest = 0;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+      e[i] = ld_shared_u8(scales + chunk(i));
+      largest = max(largest, e[i]);
+    }
+    largest = max(largest, __shfl_xor_sync(~0u, largest, 1));
+    base = max((int)largest - LARGEST_E8M0, SMALLEST_BASE);
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) e[i] = (uint32_t)max((int)e[i] - base, SMALLEST_E8M0);
+  }
+
+  template <int FIRST, int COUNT>
+  __device__ __forceinline__ void load(uint32_t (&x)[COUNT][4]) const {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) ld_shared(x[i], packed + chunk(FIRST + i) * 16);
+  }
+
+  template <int FIRST, int COUNT>
+  __device__ __forceinline__ void unpack(uint32_t tile, const uint32_t (&x)[COUNT][4]) const {
+#pragma unroll
+    for (int n = 0; n < COUNT; n++) {
+      const int i = FIRST + n;
+      const uint32_t t0 = e[i] * 0x04040400u + (0x3E3C3800u - 127 * 0x04040400u), t1 = e[i] * 0x04040404u + (0x46444240u - 127 * 0x04040404u);
+#pragma unroll
+      for (int k = 0; k < 2; k++) {
+        uint32_t o[4];
+        nibbles_to_e5m2(o[0], o[1], x[n][2 * k], t0, t1);
+        nibbles_to_e5m2(o[2], o[3], x[n][2 * k + 1], t0, t1);
+        const uint32_t dst = i == CHUNKS - 1 ? tile + 4 * BOX + row * 64 + (((half * 2 + k) ^ ((row >> 1) & 3)) << 4)
+                                             : tile + (i >> 1) * BOX + row * 128 + (((chunk_in_box(i & 1) * 2 + k) ^ (row & 7)) << 4);
+        st_shared(dst, o);
+      }
+    }
+  }
+};
+"""
+
+# >>> kernels/cuda/unpacked.cuh
+CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache. A producer warp copies packed rows to shared memory; UWG warpgroups take turns in unpacking them once,
+// to e5m2, into the tiles that the multiplying warpgroups read.
+#pragma once
+#include "block.cuh"
+#include "unpack.cuh"
+
+// PACKED: packed tiles in shared memory. REGS, UNPACK_REGS: registers per thread of multiplying and unpacking warpgroups, 0 for an even
+// distribution. AT_ONCE: chunks that an unpacking thread holds.
+template <int NWG, int UWG_, int STAGES, int PACKED_, int REGS_, int UNPACK_REGS_, int AT_ONCE_>
+struct Unpacked : Block<Kv::e5m2, NWG, STAGES, UWG_ * 128 + 32> {
+  static constexpr int UWG = UWG_, PACKED = PACKED_, REGS = REGS_, UNPACK_REGS = UNPACK_REGS_, AT_ONCE = AT_ONCE_;
+  static constexpr int PACKED_AT = (Unpacked::END + 15) & ~15, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, PACKED_EMPTY = PACKED_FULL + PACKED * 8;
+  static constexpr int SMEM = PACKED_EMPTY + PACKED * 8;
+  static_assert(SMEM <= 232448 && HalfRow::CHUNKS % AT_ONCE == 0);
+  static_assert(2 * STAGES % UWG == 0, "see Unpacker::await_stage");
+};
+
+template <class L>
+__device__ __forceinline__ void copy_packed(const Args& a, const Work& w, uint32_t smem0, int lane) {
+  const size_t first = (size_t)w.row0 + w.tile0 * TILE;
+  auto load = [&](int t) {
+    const uint32_t stage = (uint32_t)t % L::PACKED;
+    const size_t row = first + t * TILE;
+    load_packed(smem0 + L::PACKED_AT + stage * PACKED_BYTES, a.kv + row * ROW_BYTES4, a.kv_e8m0 + row * a.e8m0_stride, a.e8m0_stride,
+                min(TILE, w.len - (w.tile0 + t) * TILE), smem0 + L::PACKED_FULL + stage * 8);
+  };
+  if (lane == 0)
+#pragma unroll 1
+    for (int t = 0; t < min(w.tiles, L::PACKED); t++) load(t);
+  __syncwarp();
+  bar_sync(START_BARRIER, L::THREADS);
+  if (lane == 0)
+#pragma unroll 1
+    for (int t = L::PACKED; t < w.tiles; t++) {
+      mbar_wait(smem0 + L::PACKED_EMPTY + (uint32_t)t % L::PACKED * 8, (t / L::PACKED - 1) & 1);
+      load(t);
+    }
+}
+
+template <class L>
+struct Unpacker {
+  const Args& a;
+  const Work& w;
+  uint32_t smem0;
+  int tid;
+
+  // Parity waits are only right one phase behind. Where a stage belongs to several warpgroups in turn, its last use is awaited first.
+  __device__ __forceinline__ void await_packed(int t) const {
+    const uint32_t stage = (uint32_t)t % L::PACKED;
+    if (L::PACKED % L::UWG && t >= L::PACKED) mbar_wait(smem0 + L::PACKED_EMPTY + stage * 8, (t / L::PACKED - 1) & 1);
+    mbar_wait(smem0 + L::PACKED_FULL + stage * 8, (t / L::PACKED) & 1);
+  }
+  __device__ __forceinline__ void await_stage(int t) const {
+    const uint32_t stage = (uint32_t)t % L::STAGES, parity = (t / L::STAGES - 1) & 1;
+    if (t < L::STAGES) return;
+    if (L::STAGES % L::UWG) mbar_wait(smem0 + L::FULL + stage * 8, parity);   // this warpgroup made it full the time before
+    mbar_wait(smem0 + L::EMPTY + stage * 8, parity);
+  }
+
+  template <int FIRST>
+  __device__ __forceinline__ void unpack_from(const HalfRow& rows, uint32_t tile, int t) const {
+    if constexpr (FIRST < HalfRow::CHUNKS) {
+      uint32_t x[L::AT_ONCE][4];
+      rows.load<FIRST>(x);
+      if (FIRST == 0) await_stage(t);
+      rows.unpack<FIRST>(tile, x);
+      unpack_from<FIRST + L::AT_ONCE>(rows, tile, t);
+    }
+  }
+
+  __device__ __forceinline__ void run(int wg) const {
+    const uint8_t* e8m0 = a.kv_e8m0 + ((size_t)w.row0 + w.tile0 * TILE) * a.e8m0_stride;
+#pragma unroll 1
+    for (int t = wg; t < w.tiles; t += L::UWG) {
+      const uint32_t packed = (uint32_t)t % L::PACKED, stage = (uint32_t)t % L::STAGES;
+      const uint32_t skipped = (uint32_t)(uintptr_t)(e8m0 + (size_t)t * TILE * a.e8m0_stride) & 15;
+      await_packed(t);
+      const HalfRow rows(smem0 + L::PACKED_AT + packed * PACKED_BYTES, skipped, a.e8m0_stride, w.len - (w.tile0 + t) * TILE, tid);
+      unpack_from<0>(rows, smem0 + stage * L::BYTES, t);
+      mbar_arrive(smem0 + L::PACKED_EMPTY + packed * 8);
+      if (rows.half == 0) st_shared(smem0 + L::BASES + (stage * TILE + rows.row) * 4, (uint32_t)rows.base);
+      fence_async_proxy();
+      mbar_arrive(smem0 + L::FULL + stage * 8);
+    }
+  }
+};
+
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_constant__ Args a) {
+  SHARED_MEMORY(smem);
+  const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
+  Work w(a);
+  if (wg == L::NWG + L::UWG) {
+    const uint32_t smem0 = smem_u32(smem);
+    if (lane == 0) {
+      for (int i = 0; i < L::PACKED; i++) {
+        mbar_init(smem0 + L::PACKED_FULL + i * 8, 1);
+        mbar_init(smem0 + L::PACKED_EMPTY + i * 8, 128);
+      }
+      L::init_barriers(a, smem, 128);
+    }
+    cluster_arrive();
+    w.find_tiles(a);
+    copy_packed<L>(a, w, smem0, lane);
+  } else if (wg >= L::NWG) {
+    if constexpr (L::REGS) give_registers<L::UNPACK_REGS>();
+    cluster_arrive();
+    w.find_tiles(a);
+    bar_sync(START_BARRIER, L::THREADS);
+    Unpacker<L>{a, w, smem_u32(smem), (int)threadIdx.x & 127}.run(wg - L::NWG);
+  } else {
+    if constexpr (L::REGS) take_registers<L::REGS>();
+    multiply<L>(a, w, smem, warp, lane);
+  }
+}
+"""
+
+# >>> kernels/cuda/variants.cuh
+CUDA_VARIANTS = r"""// The kernels that are compiled, by the number that mla_decode takes.
+#pragma once
+#include "direct.cuh"
+#include "unpacked.cuh"
+
+using Wide = Direct<Kv::e4m3, 2, 5, 1, false>;         // 0: two warpgroups and five stages, one block per SM
+using Narrow = Direct<Kv::e4m3, 1, 2, 2, false>;       // 1: one warpgroup and two stages, two blocks per SM
+using Paged = Direct<Kv::e4m3, 2, 5, 1, true>;         // 2
+using Bf16 = Direct<Kv::bf16, 2, 2, 1, false>;         // 3
+using Bf16Paged = Direct<Kv::bf16, 2, 2, 1, true>;     // 4
+using Pairs2 = Unpacked<2, 2, 2, 6, 128, 64, 3>;       // 5: mxfp4, many packed tiles
+using Pairs3 = Unpacked<3, 2, 3, 4, 112, 32, 3>;       // 6: three multiplying warpgroups
+using Single2 = Unpacked<2, 1, 2, 6, 0, 0, 3>;         // 7: one unpacking warpgroup
+using Single3 = Unpacked<3, 1, 3, 4, 112, 48, 3>;      // 8
+
+// Calls `f` with a null pointer to the type of a variant; false for a number that has none.
+template <class F>
+bool with_variant(int variant, F&& f) {
+  switch (variant) {
+    case 0: f((Wide*)nullptr); return true;
+    case 1: f((Narrow*)nullptr); return true;
+    case 2: f((Paged*)nullptr); return true;
+    case 3: f((Bf16*)nullptr); return true;
+    case 4: f((Bf16Paged*)nullptr); return true;
+    case 5: f((Pairs2*)nullptr); return true;
+    case 6: f((Pairs3*)nullptr); return true;
+    case 7: f((Single2*)nullptr); return true;
+    case 8: f((Single3*)nullptr); return true;
+  }
+  return false;
+}
+"""
+
+# >>> kernels/cuda/launch.cu
+CUDA_LAUNCH = r"""// Host side of the kernels: tensor maps and launches, a plain C interface for ctypes. Launches go to the default queue.
+#include <cudaTypedefs.h>
+#include "variants.cuh"
+
+static PFN_cuTensorMapEncodeTiled_v12000 encoder() {
+  static void* f = nullptr;
+  cudaDriverEntryPointQueryResult r;
+  if (!f) cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &r);
+  return (PFN_cuTensorMapEncodeTiled_v12000)f;
+}
+
+static int make_map(CUtensorMap* m, const void* base, long rows, int row_bytes, int box_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
+  const cuuint64_t dims[2] = {(cuuint64_t)row_bytes, (cuuint64_t)rows}, strides[1] = {(cuuint64_t)row_bytes};
+  const cuuint32_t box[2] = {(cuuint32_t)box_bytes, (cuuint32_t)box_rows}, element[2] = {1, 1};
+  return encoder()(m, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(base), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                   swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+struct Maps {                                     // 64-byte aligned; remade when what they describe changes
+  CUtensorMap wide, rope;
+  const void* kv;
+  long rows;
+  int row_bytes, box;
+
+  int describe(const void* new_kv, long new_rows, int new_row_bytes, int new_box) {
+    if (kv == new_kv && rows == new_rows && row_bytes == new_row_bytes && box == new_box) return 0;
+    int e = make_map(&wide, new_kv, new_rows, new_row_bytes, 128, new_box, CU_TENSOR_MAP_SWIZZLE_128B);
+    if (!e) e = make_map(&rope, new_kv, new_rows, new_row_bytes, 64, new_box, CU_TENSOR_MAP_SWIZZLE_64B);
+    if (e) return e;
+    kv = new_kv;
+    rows = new_rows;
+    row_bytes = new_row_bytes;
+    box = new_box;
+    return 0;
+  }
+};
+
+template <class L>
+struct Launch {
+  cudaLaunchAttribute attribute;
+  cudaLaunchConfig_t config = {};
+  Launch(const Args& a, int blocks) {
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = a.cluster;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    config.gridDim = dim3(a.cluster, blocks, a.groups);
+    config.blockDim = L::THREADS;
+    config.dynamicSmemBytes = L::SMEM;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+  }
+};
+
+template <class Kernel>
+static int allow(Kernel* kernel, int smem) {
+  const int e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
+  return e ? e : cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+}
+template <class L>
+static int prepare(L*) {
+  if constexpr (L::KV == Kv::e5m2)
+    return allow(mla_unpacked<L>, L::SMEM);
+  else
+    return allow(mla_direct<L>, L::SMEM);
+}
+template <class L>
+static int decode(L*, Maps* maps, const void* kv, long rows, const Args& a, int blocks) {
+  Launch<L> launch(a, blocks);
+  if constexpr (L::KV == Kv::e5m2) {
+    return cudaLaunchKernelEx(&launch.config, mla_unpacked<L>, a);
+  } else {
+    const int page = 1 << a.page_bits, e = maps->describe(kv, rows, L::BYTES / TILE, L::PAGED && page < TILE ? page : TILE);
+    return e ? e : cudaLaunchKernelEx(&launch.config, mla_direct<L>, maps->wide, maps->rope, a);
+  }
+}
+
+extern "C" {
+int mla_maps_bytes() { return sizeof(Maps); }
+int mla_args_bytes() { return sizeof(Args); }
+
+// Once per device and variant, before its first launch. Returns a cudaError.
+int mla_prepare(int variant) {
+  int error = cudaErrorInvalidValue;
+  with_variant(variant, [&](auto* v) { error = prepare(v); });
+  return error;
+}
+
+// Queues one decode. `maps` (zeroed before the first call) is refreshed when `kv`, the rows of the cache, lies elsewhere; mxfp4 variants
+// leave it alone. Returns a CUresult or cudaError.
+int mla_decode(int variant, Maps* maps, const void* kv, long kv_rows, const Args* a, int blocks) {
+  int error = cudaErrorInvalidValue;
+  with_variant(variant, [&](auto* v) { error = decode(v, maps, kv, kv_rows, *a, blocks); });
+  return error;
+}
+}
+"""
+
+# >>> kernels/cuda_backend.py
+"""MLA decode with kernels of our own on Hopper (sm_90a), fp8, mxfp4 and bf16 KV: compiled by nvcc, called through ctypes.
+
+In development (docs/LOG.md): no tuned entry names it yet."""
+
+# from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+# from kernels.assets import (
+#     CUDA_ATTEND,
+#     CUDA_BLOCK,
+#     CUDA_COMBINE,
+#     CUDA_DECODE,
+#     CUDA_DIRECT,
+#     CUDA_LAUNCH,
+#     CUDA_PTX,
+#     CUDA_QUERY,
+#     CUDA_UNPACK,
+#     CUDA_UNPACKED,
+#     CUDA_VARIANTS,
+# )
+# from kernels.layout import V_DIM, Shape, shape_of
+from task import input_t
+
+CUDA_SOURCES = {
+    "ptx.cuh": CUDA_PTX,
+    "decode.cuh": CUDA_DECODE,
+    "query.cuh": CUDA_QUERY,
+    "attend.cuh": CUDA_ATTEND,
+    "combine.cuh": CUDA_COMBINE,
+    "block.cuh": CUDA_BLOCK,
+    "direct.cuh": CUDA_DIRECT,
+    "unpack.cuh": CUDA_UNPACK,
+    "unpacked.cuh": CUDA_UNPACKED,
+    "variants.cuh": CUDA_VARIANTS,
+    "launch.cu": CUDA_LAUNCH,
+}
+NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
+# The variants of variants.cuh, by their numbers there: KV format, then of mxfp4 the multiplying and the unpacking warpgroups.
+CUDA_KERNELS = (
+    "fp8_wide",
+    "fp8_narrow",
+    "fp8_paged",
+    "bf16_wide",
+    "bf16_paged",
+    "mxfp4_2_2",
+    "mxfp4_3_2",
+    "mxfp4_2_1",
+    "mxfp4_3_1",
+)
+CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
+CUDA_MAX_CLUSTER = 16
+CUDA_MAX_SPLITS = 64
+H200_MULTIPROCESSORS = 132
+MAP_ALIGNMENT = 64
+MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
+CUDA_POINTERS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_indptr", "block_table", "out", "part", "part_ml", "tickets")
+CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits")
+
+
+class CudaArgs(ctypes.Structure):
+    """`Args` of decode.cuh."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in CUDA_POINTERS),
+        ("sm_scale", ctypes.c_float),
+        *((name, ctypes.c_int) for name in CUDA_INTS),
+    )
+
+
+def find_nvcc() -> str | None:
+    """nvcc on PATH, or where CUDA_HOME says, or where CUDA installs itself."""
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
+    return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def compile_cuda(folder: Path) -> Path:
+    """The shared library, compiled into `folder` under a name that sources and options decide, unless it is there.
+
+    Raises RuntimeError with what nvcc said.
+    """
+    key = hashlib.sha256(repr((CUDA_SOURCES, NVCC_OPTIONS)).encode()).hexdigest()[:16]
+    library = folder / f"mla_sm90a_{key}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        for name, text in CUDA_SOURCES.items():
+            Path(scratch, name).write_text(text)
+        built = Path(scratch, "mla.so")
+        command = [find_nvcc() or "nvcc", *NVCC_OPTIONS, "-o", str(built), str(Path(scratch, "launch.cu"))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"nvcc could not compile the CUDA kernels:\n{done.stderr[-2000:]}")
+        built.replace(library)
+    return library
+
+
+@functools.cache
+def cuda_library(device_index: int) -> ctypes.CDLL:
+    """The kernels, ready on a device (which must be the current one). Raises RuntimeError."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+    library = ctypes.CDLL(str(compile_cuda(cache)))
+    if library.mla_args_bytes() != ctypes.sizeof(CudaArgs):
+        raise RuntimeError("kernels/cuda_backend.py and decode.cuh disagree about Args")
+    for variant, name in enumerate(CUDA_KERNELS):
+        if error := library.mla_prepare(variant):
+            raise RuntimeError(f"kernel {name} cannot run on cuda:{device_index}: CUDA error {error}")
+    return library
+
+
+def clusters_at_once(size: int, multiprocessors: int) -> int:
+    """Clusters of wide blocks that run together. A cluster stays within a group of 16 or 18 multiprocessors, so those of more
+    than two blocks leave some idle: at least 77 % were in use on an H200 for every size up to 16."""
+    return multiprocessors // size if size <= 2 else int(0.77 * multiprocessors) // size
+
+
+class CudaBackend:
+    name = "cuda"
+
+    def available(self, device: torch.device) -> str | None:
+        if device.type != "cuda" or torch.version.cuda is None:
+            return f"the CUDA kernels need an NVIDIA GPU and the tensors are on {device.type}"
+        capability = torch.cuda.get_device_capability(device)
+        if capability != (9, 0):
+            return f"the CUDA kernels are written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
+        return None if find_nvcc() else "nvcc is needed to compile the CUDA kernels (PATH, CUDA_HOME)"
+
+    def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
+        """Enough blocks to fill the device: narrow ones without splits for many sequences, else clusters of splits."""
+        on_gpu = device.type == "cuda"
+        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
+        blocks = shape.batch * -(-shape.rows // CUDA_ROWS)
+        if 2 * blocks > multiprocessors:  # too many for two splits each
+            return {"kernel": "fp8_narrow" if blocks > multiprocessors else "fp8_wide", "cluster": 1, "groups": 1}
+        tiles = max(-(-shape.kv_len // CUDA_TILE), 1)
+        sizes = range(1, min(tiles, CUDA_MAX_CLUSTER) + 1)
+        cluster = max(size for size in sizes if clusters_at_once(size, multiprocessors) >= blocks)
+        return {"kernel": "fp8_wide", "cluster": cluster, "groups": 1}
+
+    def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
+        return CudaPlan(data, params)
+
+
+class CudaPlan:
+    """Launches for one plan_key. Output and workspace are allocated once and rewritten by every call."""
+
+    def __init__(self, data: input_t, params: dict[str, Any]) -> None:
+        q, _, _, _, config = data
+        shape, device = shape_of(data), q.device
+        cluster, groups, kernel = int(params["cluster"]), int(params["groups"]), params["kernel"]
+        if not 1 <= cluster <= CUDA_MAX_CLUSTER or not 1 <= cluster * groups <= CUDA_MAX_SPLITS:
+            limits = f"clusters of 1 to {CUDA_MAX_CLUSTER} splits, at most {CUDA_MAX_SPLITS} splits"
+            raise ValueError(f"cluster={cluster}, groups={groups}: {limits}")
+        if kernel not in CUDA_KERNELS:
+            raise ValueError(f"kernel={kernel!r}: one of {', '.join(CUDA_KERNELS)}")
+        self.device, self.variant, self.kv_format = device, CUDA_KERNELS.index(kernel), kernel.partition("_")[0]
+        with torch.cuda.device(device):
+            self.library = cuda_library(device.index or 0)
+        row_blocks = -(-shape.rows // CUDA_ROWS)
+        self.blocks = shape.batch * row_blocks
+        parts = (self.blocks, groups, CUDA_ROWS) if groups > 1 else (0,)
+        self.out = torch.empty(*q.shape[:2], V_DIM, dtype=torch.bfloat16, device=device)
+        self.part = torch.empty(*parts, V_DIM, dtype=torch.float32, device=device)
+        self.part_ml = torch.empty(*parts, 2, dtype=torch.float32, device=device)
+        self.tickets = torch.zeros(self.blocks, CUDA_MAX_CLUSTER, dtype=torch.int32, device=device)  # every launch leaves zeros
+        self.storage = ctypes.create_string_buffer(self.library.mla_maps_bytes() + MAP_ALIGNMENT)
+        self.maps = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
+        self.args = CudaArgs(
+            out=self.out.data_ptr(),
+            part=self.part.data_ptr(),
+            part_ml=self.part_ml.data_ptr(),
+            tickets=self.tickets.data_ptr(),
+            sm_scale=config["sm_scale"],
+            rows=shape.rows,
+            row_blocks=row_blocks,
+            cluster=cluster,
+            groups=groups,
+        )
+        self.args_at = ctypes.byref(self.args)
+
+    def page_through(self, block_table: torch.Tensor, page_size: int) -> None:
+        """For the paged kernels: where the pages of each sequence lie, of a KV cache [pages * page_size, 1, 576].
+
+        `block_table` int32 [batch, pages of the longest sequence]; kv_indptr still says how long the sequences are.
+        Raises ValueError.
+        """
+        if page_size < MIN_PAGE or page_size & (page_size - 1):
+            raise ValueError(f"page_size={page_size}: a power of two, at least {MIN_PAGE} tokens")
+        self.block_table = block_table.contiguous()
+        self.args.block_table, self.args.table_stride = self.block_table.data_ptr(), block_table.shape[1]
+        self.args.page_bits = page_size.bit_length() - 1
+
+    def __call__(self, data: input_t) -> torch.Tensor:
+        q, kv_data, _, kv_indptr, _ = data
+        kv, scale = kv_data[self.kv_format] if self.kv_format != "bf16" else (kv_data["bf16"], None)
+        q, kv = q.contiguous(), kv.contiguous()
+        kv_rows = kv.shape[0]
+        if not kv_rows:
+            return self.out.zero_()
+        args = self.args
+        args.q, args.kv, args.kv_indptr = q.data_ptr(), kv.data_ptr(), kv_indptr.data_ptr()
+        if self.kv_format == "mxfp4":
+            scale = scale.contiguous()
+            args.kv_e8m0, args.e8m0_stride = scale.data_ptr(), scale.shape[1]
+        elif scale is not None:
+            args.kv_scale = scale.data_ptr()
+        with torch.cuda.device(self.device):
+            error = self.library.mla_decode(
+                self.variant, self.maps, ctypes.c_void_p(kv.data_ptr()), ctypes.c_long(kv_rows), self.args_at, self.blocks
+            )
+        if error:
+            raise RuntimeError(f"kernel {CUDA_KERNELS[self.variant]} could not be launched: CUDA error {error}")
+        return self.out
+
 # >>> kernels/dispatch.py
 """Which backend and which parameters serve a call, and the cache of the plans that result."""
 
@@ -2416,6 +4123,7 @@ import torch
 
 # from kernels.aiter_backend import AiterBackend
 # from kernels.assets import DISPATCH_TABLE
+# from kernels.cuda_backend import CudaBackend
 # from kernels.hip_backend import HipBackend
 # from kernels.layout import Shape, plan_key, shape_of
 # from kernels.torch_backend import TorchBackend
@@ -2449,7 +4157,7 @@ class Backend(Protocol):
 
 
 # In order of preference; the first that is available serves a shape without a tuned entry.
-BACKENDS: tuple[Backend, ...] = (HipBackend(), AiterBackend(), TritonBackend(), TorchBackend())
+BACKENDS: tuple[Backend, ...] = (HipBackend(), AiterBackend(), TritonBackend(), CudaBackend(), TorchBackend())
 
 
 class Choice(NamedTuple):

@@ -1,6 +1,6 @@
 """MLA decode with kernels of our own on Hopper (sm_90a), fp8, mxfp4 and bf16 KV: compiled by nvcc, called through ctypes.
 
-In development: dispatch does not offer it yet (docs/LOG.md)."""
+In development (docs/LOG.md): no tuned entry names it yet."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import torch
 
 from kernels.aiter_backend import AiterBackend
 from kernels.assets import DISPATCH_TABLE
+from kernels.cuda_backend import CudaBackend
 from kernels.hip_backend import HipBackend
 from kernels.layout import Shape, plan_key, shape_of
 from kernels.torch_backend import TorchBackend
@@ -43,7 +44,7 @@ class Backend(Protocol):
 
 
 # In order of preference; the first that is available serves a shape without a tuned entry.
-BACKENDS: tuple[Backend, ...] = (HipBackend(), AiterBackend(), TritonBackend(), TorchBackend())
+BACKENDS: tuple[Backend, ...] = (HipBackend(), AiterBackend(), TritonBackend(), CudaBackend(), TorchBackend())
 
 
 class Choice(NamedTuple):
