@@ -74,6 +74,10 @@ def next_power_of_2(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
+def multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
 def shared_rows(call: Call) -> int:
     """Query rows (tokens x heads) that attend to the same rows of the cache."""
     _, q_len, heads, _ = call.q.shape
@@ -88,11 +92,9 @@ def groups(call: Call) -> int:
 
 def default_splits(call: Call, block_m: int, block_n: int) -> int:
     """Splits that give every multiprocessor one program, of at least two tiles each."""
-    device = call.q.device
-    multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
     programs = groups(call) * ceil_div(shared_rows(call), block_m)
     tiles = ceil_div(call.tokens, block_n)
-    return max(1, min(multiprocessors // max(programs, 1), tiles // 2, MAX_SPLITS))
+    return max(1, min(multiprocessors(call.q.device) // max(programs, 1), tiles // 2, MAX_SPLITS))
 
 
 def smaller(params: dict[str, Any]) -> dict[str, int]:

@@ -203,7 +203,8 @@ def write_result(
         columns = nope + tl.arange(0, 64)
         write_columns(acc_rope, columns, 512, factor, total, row, row_valid, split, num_kv_splits, out_ptr, partial_ptr, whole)
     if whole:
-        lse = tl.where(total == 0, float("inf"), lse * 0.6931471805599453)  # ln(2)
+        natural = lse * 0.6931471805599453  # ln(2)
+        lse = tl.where(total == 0, float("inf"), natural)
         tl.store(lse_ptr + lse_place(row, heads, q_len), lse, mask=row_valid)
     else:
         tl.store(partial_lse_ptr + row * num_kv_splits + split, lse, mask=row_valid)
