@@ -35,7 +35,7 @@ def code_listing(code: str, file_name: str) -> Html:
     as_it_is = {"stripnl": False, "ensurenl": False}  # else empty lines at the top would shift the numbers
     lexer = CppLexer(**as_it_is) if file_name.endswith(C_SUFFIXES) else PythonLexer(**as_it_is)
     formatter = HtmlFormatter(nowrap=True)
-    coloured = highlight(text.removesuffix("\n"), lexer, formatter).split("\n")
+    coloured = highlight(text.removesuffix("\n") + "\n", lexer, formatter).removesuffix("\n").split("\n")
     rows = [_numbered(number, Html(line)) for number, line in enumerate(coloured, start=1)]
     return tag("pre", tag("code", rows), class_="source", tabindex=0, role="region", aria_label=f"Code of {file_name}")
 
