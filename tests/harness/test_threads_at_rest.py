@@ -26,5 +26,6 @@ print(sorted(used_ns)[2])
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core has no other threads")
 def test_threads_sleep_after_a_parallel_region(tmp_path):
     environment = worker_environment(os.environ, tmp_path, "auto", tmp_path, Defences())
-    run = subprocess.run([sys.executable, "-c", AFTER_A_PARALLEL_REGION], env=environment, capture_output=True, text=True, check=True)
-    assert int(run.stdout) < MS  # spinning threads use about 7 ms each
+    command = [sys.executable, "-c", AFTER_A_PARALLEL_REGION]
+    used_ns = int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert used_ns < MS  # spinning threads use about 7 ms each
