@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +28,7 @@ from harness.policies import AfterCalls, robust
 from harness.problem import Problem, load_problem
 from harness.referee import Request, Workers
 from popcorn.cases import Case
+from sweep.bench_config import BenchConfig
 from sweep.errors import DeviceLost, KernelsNotLoaded
 from sweep.submission import with_choice
 from sweep.variant import Ask, Machine, Outcome, Variant, variant_from
@@ -37,18 +38,6 @@ KEPT_SHARE = 0.2  # of the device's memory, for inputs of earlier cases
 MAX_COMPILERS = 12
 UNAVAILABLE = "BackendError:"
 INPUTS = "inputs"
-
-
-@dataclass(frozen=True)
-class BenchConfig:
-    """What a Bench needs to know; plain data, so that it travels to other processes and machines."""
-
-    problem_folder: str
-    submission: str  # text
-    device: str  # cpu, cuda, cuda:N
-    timeout_s: float = 300.0
-    compile_case: tuple[tuple[str, int], ...] = ()
-    compilers: int = 0  # processes that compile ahead; 0: as many as there are cores to spare
 
 
 class Inputs:

@@ -14,7 +14,8 @@ from popcorn.client import Client
 from popcorn.client_errors import ClientError
 from popcorn.errors import PopcornError
 from popcorn.settings import connection_from
-from sweep.bench import BenchConfig, device_names
+from sweep.bench import device_names
+from sweep.bench_config import BenchConfig
 from sweep.errors import Exit, SweepError, UsageError
 from sweep.estimate import estimate_all
 from sweep.executor import Executor

@@ -20,6 +20,7 @@ class Constraint:
 
     def __init__(self, text: str, names: Collection[str], where: str):
         self.text, self._where = text, where
+        self.names = frozenset[str]()  # that it depends on
         self._code = self._compile(names)
 
     def __str__(self) -> str:
@@ -40,6 +41,7 @@ class Constraint:
             raise SpaceError(f"{self._where}: `{self.text}` is no expression: {reason}") from None
         for node in ast.walk(tree):
             self._check(node, names)
+        self.names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)) - FUNCTIONS.keys()
         return compile(tree, self._where, "eval")
 
     def _check(self, node: ast.AST, names: Collection[str]) -> None:

@@ -36,7 +36,7 @@ def apply_decisions(setup: Setup, outcomes: Sequence[ShapeOutcome], out: Callabl
         write_samples(setup, outcomes, setup.root / samples)
         table.write()
         out(f"wrote {TABLE}; the samples behind it: {samples}")
-    for name in regenerate(setup.root):
+    for name in regenerate(setup.root, setup.problem.name):
         out(f"wrote {name}")
     return bool(diff)
 
@@ -68,11 +68,11 @@ def write_samples(setup: Setup, outcomes: Sequence[ShapeOutcome], path: Path) ->
     replace_file(path, json.dumps(data, indent=1) + "\n")
 
 
-def regenerate(root: Path) -> list[str]:
-    """Generate the submissions that are not current; their names. Raises KernelsNotLoaded."""
+def regenerate(root: Path, problem: str) -> list[str]:
+    """Generate the submissions of a problem that are not current; their names. Raises KernelsNotLoaded."""
     written = []
     try:
-        for submission in bundle.load_manifest(root):
+        for submission in (entry for entry in bundle.load_manifest(root) if entry.leaderboard == problem):
             path, text = root / submission.output, bundle.build(root, submission)
             if not path.exists() or path.read_text(encoding="utf-8") != text:
                 replace_file(path, text)

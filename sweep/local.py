@@ -1,7 +1,7 @@
 """This machine's devices, one process each: the search waits for whichever is done first.
 
-A device that stops answering gets a new process, once for an Ask; the Ask goes to the next device that is free. Processes
-end with their parent, however that ends.
+A device that stops answering gets a new process and its Ask is measured again; after three losses without an answer between
+them it is left alone. Processes end with their parent, however that ends.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from harness import libc
-from sweep.bench import Bench, BenchConfig
+from sweep.bench_config import BenchConfig
 from sweep.errors import DeviceLost, KernelsNotLoaded, SweepError
 from sweep.variant import Ask, Machine, Outcome
 
-MAX_LOSSES = 3  # of one device, after which it is left alone
-MAX_ATTEMPTS = 3  # of one Ask
+MAX_LOSSES = 3  # of one device, without an answer between them
 REMEDY = "what was measured is stored: start again to go on"
 CONTEXT = multiprocessing.get_context("spawn")
 
 
-def serve_bench(link: Connection, config: BenchConfig, make: Callable[[BenchConfig], Any] = Bench) -> None:
+def real_bench(config: BenchConfig) -> Any:
+    """A Bench; what it needs is imported by the process that measures alone."""
+    from sweep.bench import Bench
+
+    return Bench(config)
+
+
+def serve_bench(link: Connection, config: BenchConfig, make: Callable[[BenchConfig], Any] = real_bench) -> None:
     """A device's process: answers Asks until the other end hangs up."""
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
@@ -91,7 +97,7 @@ class LocalExecutor:
     Raises DeviceLost if no device can be used, KernelsNotLoaded.
     """
 
-    def __init__(self, configs: Sequence[BenchConfig], compiles: bool = False, make: Callable[[BenchConfig], Any] = Bench):
+    def __init__(self, configs: Sequence[BenchConfig], compiles: bool = False, make: Callable[[BenchConfig], Any] = real_bench):
         self._devices = [DeviceProcess(config, make) for config in configs]
         self._compiles = compiles
         for device in self._devices:
@@ -104,31 +110,29 @@ class LocalExecutor:
         """See Executor."""
         if self._compiles:
             self._prepare(asks)
-        queue, attempts = deque(range(len(asks))), [0] * len(asks)
-        done = 0
+        queue, done = deque(range(len(asks))), 0
         while done < len(asks):
-            self._hand_out(queue, asks, attempts)
+            self._hand_out(queue, asks)
             for device in self._ready():
                 index, device.job = device.job, None
                 assert index is not None
                 kind, payload = device.receive()
                 if kind == "answer":
-                    done += 1
+                    done, device.losses = done + 1, 0
                     yield index, payload
                 else:
                     queue.appendleft(index)
-                    self._after_loss(device, kind, payload, attempts[index])
+                    self._after_loss(device, kind, payload)
 
     def close(self) -> None:
         """End every process."""
         for device in self._devices:
             device.stop()
 
-    def _hand_out(self, queue: deque[int], asks: Sequence[Ask], attempts: list[int]) -> None:
+    def _hand_out(self, queue: deque[int], asks: Sequence[Ask]) -> None:
         for device in self._devices:
             if queue and device.job is None and device.link is not None:
                 device.job = queue.popleft()
-                attempts[device.job] += 1
                 with contextlib.suppress(OSError):  # a process that has ended says so when it is asked
                     device.link.send(("measure", asks[device.job]))
 
@@ -145,7 +149,7 @@ class LocalExecutor:
             device.link.send(("prepare", list(asks)))
         kind, payload = device.receive()
         if kind != "prepared":
-            self._after_loss(device, kind, payload, attempts=1)
+            self._after_loss(device, kind, payload)
 
     def _greet(self, device: DeviceProcess) -> Machine | None:
         """A new process's machine; None if the device cannot be used, which is then left alone."""
@@ -158,10 +162,8 @@ class LocalExecutor:
                 return None
             device.start()
 
-    def _after_loss(self, device: DeviceProcess, kind: str, reason: str, attempts: int) -> None:
+    def _after_loss(self, device: DeviceProcess, kind: str, reason: str) -> None:
         """A new process for the device, unless it was lost too often."""
-        if attempts >= MAX_ATTEMPTS:
-            raise DeviceLost(f"{device.config.device} was lost {attempts} times in the same step: {reason}; {REMEDY}")
         self._count_loss(device, kind, reason)
         if device in self._devices:
             device.start()

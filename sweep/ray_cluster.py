@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweep.bench import Bench, BenchConfig
+from sweep.bench import Bench
+from sweep.bench_config import BenchConfig
 from sweep.errors import DeviceLost, KernelsNotLoaded, UsageError
 from sweep.variant import Ask, Outcome
 

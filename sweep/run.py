@@ -11,6 +11,8 @@ from sweep.report_text import progress_line
 from sweep.search import ShapeSearch
 from sweep.variant import Ask, Outcome
 
+REFINING = 1.3  # candidates in all for one that the sampler proposes
+LAST_SHARE = 0.95  # of a search whose duel is not over
 DUEL_SHARE = 0.12  # of the time limit, kept for finals and duels
 
 
@@ -82,9 +84,8 @@ class Sweep:
     def _share(self, number: int, search: ShapeSearch) -> float:
         if number in self.decisions:
             return 1.0
-        expected = min(search.preset.trials, len(search.space))
-        expected = expected if search.preset.exhaustive is False else len(search.space)
-        return min(search.tried / max(expected * 1.3, 1), 0.95)  # about a third more candidates while refining
+        limit = len(search.space) if search.preset.exhaustive else REFINING * search.preset.trials
+        return min(search.tried / min(limit, len(search.space)), LAST_SHARE)
 
     def _tell(self, search: ShapeSearch) -> None:
         share = self.share_done()

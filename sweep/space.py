@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sweep.config import BackendSpace, Preset
+from sweep.constraints import Constraint
 from sweep.errors import SpaceError
 from sweep.variant import Scalar, Shape, Variant
 
@@ -28,7 +29,7 @@ class Grid:
         total = int(np.prod([len(choices) for choices in self.values.values()], dtype=np.int64))
         if total > MAX_COMBINATIONS:
             raise SpaceError(f"backend {self.backend}: {total:,} combinations; at most {MAX_COMBINATIONS:,} are enumerated")
-        valid = [point for point in itertools.product(*map(range, map(len, self.values.values()))) if self._holds(point)]
+        valid = self._valid()
         self.points = np.array(valid, dtype=np.int32).reshape(len(valid), len(self.values))  # [valid points, parameters]
         self._rows = {point: row for row, point in enumerate(valid)}
 
@@ -86,16 +87,29 @@ class Grid:
         steps = np.array([max(len(choices) - 1, 1) for choices in self.values.values()])
         return np.where(ordered, gaps / steps, gaps > 0).sum(axis=1)
 
-    def _holds(self, point: Sequence[int]) -> bool:
-        values = self._values_at(point)
-        return all(constraint.holds(values) for constraint in self._constraints)
+    def _valid(self) -> list[tuple[int, ...]]:
+        """Grown parameter by parameter: a constraint cuts as soon as all that it depends on is there."""
+        points: list[tuple[int, ...]] = [()]
+        known, waiting = set(self._shape_values), list(self._constraints)
+        for name, choices in self.values.items():
+            known.add(name)
+            due = [constraint for constraint in waiting if constraint.names <= known]
+            waiting = [constraint for constraint in waiting if constraint not in due]
+            grown = ((*point, index) for point in points for index in range(len(choices)))
+            points = [point for point in grown if self._meets(due, point)]
+        return points
 
-    def _count(self, constraint: Any) -> int:
+    def _meets(self, constraints: Sequence[Constraint], point: Sequence[int]) -> bool:
+        values = self._values_at(point) if constraints else {}
+        return all(constraint.holds(values) for constraint in constraints)
+
+    def _count(self, constraint: Constraint) -> int:
         every = itertools.product(*map(range, map(len, self.values.values())))
         return sum(constraint.holds(self._values_at(point)) for point in every)
 
     def _values_at(self, point: Sequence[int]) -> dict[str, Any]:
-        chosen = zip(self.values.items(), point, strict=True)
+        """The values of a point, which may end before the last parameter, and of the shape."""
+        chosen = zip(self.values.items(), point, strict=False)
         return {name: choices[index] for (name, choices), index in chosen} | self._shape_values
 
 

@@ -43,6 +43,10 @@ def stored(folder):
     return [study.records() for study in (search.study for search in searches_in(store_in(folder), ENTRIES))]
 
 
+def run(searches, executor):
+    return Sweep(searches, executor, Deadline(None), out=lambda line: None).run()
+
+
 def raced(executor, shape):
     """Every variant of a shape that an executor was asked for in a race."""
     return {v for ask in executor.asked if ask.target.shape == shape and "race" in ask.tag for v in ask.variants}
@@ -62,7 +66,7 @@ def test_killed_again_and_again_it_still_ends_with_the_best(tmp_path):
         kept = [len(one) for one in records]
     assert sum(kept) > 0
     executor = SimulatedExecutor(ENTRIES)
-    decisions = Sweep(searches_in(store_in(tmp_path), ENTRIES), executor, Deadline(None), out=lambda line: None).run()
+    decisions = run(searches_in(store_in(tmp_path), ENTRIES), executor)
     for number, shape in enumerate(ENTRIES):
         assert decisions[number].changes
         assert true_ns(decisions[number].challenger, shape) <= best_ns(shape) * 1.02
@@ -80,33 +84,33 @@ def test_interrupted_anywhere_it_measures_only_the_rest(tmp_path, at):
 
     executor.before = interrupt
     with pytest.raises(KeyboardInterrupt):
-        Sweep(searches_in(store_in(tmp_path), ENTRIES), executor, Deadline(None), out=lambda line: None).run()
+        run(searches_in(store_in(tmp_path), ENTRIES), executor)
     known = [{record.variant for record in records} for records in stored(tmp_path)]
     second = SimulatedExecutor(ENTRIES, seed=1)
-    decisions = Sweep(searches_in(store_in(tmp_path), ENTRIES), second, Deadline(None), out=lambda line: None).run()
+    decisions = run(searches_in(store_in(tmp_path), ENTRIES), second)
     assert all(decision.changes for decision in decisions.values())
     for shape, variants in zip(ENTRIES, known, strict=True):
         assert not raced(second, shape) & variants
 
 
 def test_a_finished_sweep_measures_nothing_again(tmp_path):
-    first = Sweep(searches_in(store_in(tmp_path), ENTRIES), SimulatedExecutor(ENTRIES), Deadline(None), out=lambda line: None).run()
+    first = run(searches_in(store_in(tmp_path), ENTRIES), SimulatedExecutor(ENTRIES))
     idle = SimulatedExecutor(ENTRIES)
-    again = Sweep(searches_in(store_in(tmp_path), ENTRIES), idle, Deadline(None), out=lambda line: None).run()
+    again = run(searches_in(store_in(tmp_path), ENTRIES), idle)
     assert idle.asked == []
     assert again == first
     applied = {shape: first[number].challenger for number, shape in enumerate(ENTRIES)}
-    assert Sweep(searches_in(store_in(tmp_path), applied), idle, Deadline(None), out=lambda line: None).run() == first
+    assert run(searches_in(store_in(tmp_path), applied), idle) == first
     assert idle.asked == []
 
 
 def test_another_entry_in_the_table_brings_another_duel(tmp_path):
     shape = SHAPES[0]
-    Sweep(searches_in(store_in(tmp_path), {shape: worst(shape)}), SimulatedExecutor(ENTRIES), Deadline(None), print).run()
+    first = run(searches_in(store_in(tmp_path), {shape: worst(shape)}), SimulatedExecutor(ENTRIES))
     records = searches_in(store_in(tmp_path), {shape: None})[0].study.records()
-    edited = records[0].variant
+    edited = next(record.variant for record in records if record.variant not in (worst(shape), first[0].challenger))
     executor = SimulatedExecutor({shape: edited})
-    decisions = Sweep(searches_in(store_in(tmp_path), {shape: edited}), executor, Deadline(None), print).run()
+    decisions = run(searches_in(store_in(tmp_path), {shape: edited}), executor)
     assert any("duel" in ask.tag for ask in executor.asked)
     assert decisions[0].incumbent == edited
 
