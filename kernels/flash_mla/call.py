@@ -9,6 +9,7 @@ Cache layouts, per token of page p and slot s (sizes in bytes):
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +21,33 @@ BYTE_TYPES = (torch.float8_e4m3fn, torch.uint8, torch.int8)
 
 class FlashMlaError(ValueError):
     """An argument of flash_mla_with_kvcache cannot be used; the message names it, what it is and what it has to be."""
+
+
+class Workload(NamedTuple):
+    """What dispatch knows of a call."""
+
+    kind: str  # dense, or the layout of a sparse cache
+    batch: int
+    q_len: int
+    heads: int
+    kv_heads: int
+    tokens: int  # that a query token attends to, at most; known without asking the device
+
+    @property
+    def shared_rows(self) -> int:
+        """Query rows (tokens x heads) that attend to the same rows of the cache."""
+        return self.q_len * self.heads // self.kv_heads if self.kind == "dense" else self.heads
+
+    @property
+    def groups(self) -> int:
+        """How many sets of such rows there are."""
+        return self.batch * (self.kv_heads if self.kind == "dense" else self.q_len)
+
+    def distance(self, other: Workload) -> float:
+        """Sum of |log2| ratios: 1.0 is one factor of two in one size. Other kinds are infinitely far."""
+        if self.kind != other.kind:
+            return math.inf
+        return sum(abs(math.log2(max(a, 1) / max(b, 1))) for a, b in zip(self[1:], other[1:], strict=True))
 
 
 class Call(NamedTuple):
@@ -37,13 +65,15 @@ class Call(NamedTuple):
     extra_indices: torch.Tensor | None  # int32 [batch, q_len, extra_topk]
     extra_length: torch.Tensor | None  # int32 [batch]
 
-    @property
-    def tokens(self) -> int:
-        """Cached tokens that a query token attends to, at most; known without asking the device."""
-        if self.indices is None:
-            assert self.block_table is not None
-            return self.block_table.shape[1] * self.cache.shape[1]
-        return self.indices.shape[2] + (0 if self.extra_indices is None else self.extra_indices.shape[2])
+
+def workload(call: Call) -> Workload:
+    batch, q_len, heads, _ = call.q.shape
+    page_size, kv_heads = call.cache.shape[1:3]
+    if call.indices is None:
+        assert call.block_table is not None
+        return Workload("dense", batch, q_len, heads, kv_heads, call.block_table.shape[1] * page_size)
+    tokens = call.indices.shape[2] + (0 if call.extra_indices is None else call.extra_indices.shape[2])
+    return Workload(call.layout, batch, q_len, heads, kv_heads, tokens)
 
 
 def require(condition: bool, message: str) -> None:

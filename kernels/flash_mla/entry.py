@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kernels.flash_mla.call import check_call
-from kernels.flash_mla.dispatch import choose
+from kernels.flash_mla.dispatch import SELECTION
 from kernels.flash_mla.interface import FlashMLASchedMeta, flash_mla_with_kvcache, get_mla_metadata
 from kernels.origin import note_origin
 
@@ -29,5 +29,5 @@ def custom_kernel(data: tuple) -> tuple[torch.Tensor, torch.Tensor]:
 def describe(data: tuple) -> dict[str, Any]:
     """The backend and parameters that serve `data`."""
     q, cache, options = data
-    backend, params = choose(check_call({"q": q, "k_cache": cache, **options}))
+    backend, params = SELECTION.choose(check_call({"q": q, "k_cache": cache, **options}))
     return {"backend": backend.name, "params": params}

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kernels.flash_mla.call import Call, FlashMlaError, call_key, check_call
-from kernels.flash_mla.dispatch import choose
+from kernels.flash_mla.dispatch import SELECTION
 
 MAX_PLANS = 16  # a plan holds its workspace
 
@@ -129,7 +129,7 @@ def plan_for(metadata: FlashMLASchedMeta, call: Call) -> Callable[[Call], tuple[
     key = call_key(call)
     plan = metadata.plans.get(key)
     if plan is None:
-        backend, params = choose(call)
+        backend, params = SELECTION.choose(call)
         while len(metadata.plans) >= MAX_PLANS:
             del metadata.plans[next(iter(metadata.plans))]
         plan = metadata.plans[key] = backend.plan(call, params)

@@ -9,5 +9,5 @@ import yaml
 
 PROBLEM = Path(__file__).resolve().parents[2] / "problems" / "flash_mla"
 
-# {device or architecture: [{"kind": ..., "shape": [batch, q_len, heads, tokens], "params": {...}}]}
-FLASH_MLA_TABLE: dict[str, list[dict[str, Any]]] = yaml.safe_load((PROBLEM / "dispatch.yml").read_text())
+# {device or architecture: [{"shape": [kind, batch, q_len, heads, kv_heads, tokens], "backend": name, "params": {...}}]}
+FLASH_MLA_TABLE: dict[str, list[dict[str, Any]]] = yaml.safe_load((PROBLEM / "dispatch.yml").read_text())["flash-mla"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernels.flash_mla.call import V_DIM, Call
+from kernels.flash_mla.call import V_DIM, Call, Workload, workload
 
 CHUNK_ELEMENTS = 1 << 26  # fp32 elements of gathered KV at a time: 256 MiB
 
@@ -18,7 +18,7 @@ class TorchBackend:
     def available(self, device: torch.device) -> str | None:
         return None
 
-    def default_params(self, call: Call) -> dict[str, Any]:
+    def default_params(self, shape: Workload, device: torch.device) -> dict[str, Any]:
         return {"chunk_elements": CHUNK_ELEMENTS}
 
     def plan(self, call: Call, params: dict[str, Any]) -> Callable[[Call], tuple[torch.Tensor, torch.Tensor]]:
@@ -31,7 +31,7 @@ def attend(call: Call, chunk_elements: int) -> tuple[torch.Tensor, torch.Tensor]
     batch, q_len, heads, dims = call.q.shape
     out = torch.empty(batch, q_len, heads, V_DIM, dtype=torch.bfloat16, device=call.q.device)
     lse = torch.empty(batch, q_len, heads, device=call.q.device)
-    sequences = max(1, chunk_elements // max(1, q_len * call.tokens * dims * call.cache.shape[2]))
+    sequences = max(1, chunk_elements // max(1, q_len * workload(call).tokens * dims * call.cache.shape[2]))
     for begin in range(0, batch, sequences):
         chunk = slice(begin, begin + sequences)
         out[chunk], lse[chunk] = dense_chunk(call, chunk) if call.indices is None else sparse_chunk(call, chunk)
@@ -45,7 +45,7 @@ def dense_chunk(call: Call, chunk: slice) -> tuple[torch.Tensor, torch.Tensor]:
     q = call.q[chunk].float()
     q_len, heads = q.shape[1:3]
     page_size, kv_heads = call.cache.shape[1:3]
-    position = torch.arange(call.tokens, device=q.device)
+    position = torch.arange(workload(call).tokens, device=q.device)
     length = call.seqlens[chunk, None]
     inside = position < length  # [n, tokens]
     page = call.block_table[chunk].repeat_interleave(page_size, 1).masked_fill(~inside, 0)

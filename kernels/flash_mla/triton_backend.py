@@ -7,15 +7,25 @@ from typing import Any
 
 import torch
 
-from kernels.flash_mla.call import V_DIM, Call
+from kernels.flash_mla.call import V_DIM, Call, Workload, workload
 from kernels.flash_mla.triton_dense import dense_kernel
 from kernels.flash_mla.triton_parts import merge_splits_kernel
 from kernels.flash_mla.triton_sparse import sparse_kernel
-from kernels.triton_kernels import OutOfResources, tl
+from kernels.triton_launch import (
+    OutOfResources,
+    ceil_div,
+    interpreted,
+    launcher,
+    multiprocessors,
+    next_power_of_2,
+    tl,
+    triton_unavailable,
+)
 
 MIN_BLOCK = 16  # the smallest operand of a tensor-core product
 WARP_GROUP_ROWS = 64  # from here on Hopper multiplies from shared memory
 MAX_SPLITS = 128
+FP8_KINDS = ("v32", "model1")
 Outputs = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -23,28 +33,23 @@ class TritonBackend:
     name = "triton"
 
     def available(self, device: torch.device) -> str | None:
-        if not hasattr(dense_kernel, "warmup"):
-            return "Triton is not installed"
-        if device.type != "cuda" and not interpreted():
-            return f"Triton needs a GPU and the tensors are on {device.type}"
-        return None
+        return triton_unavailable(dense_kernel, device)
 
-    def default_params(self, call: Call) -> dict[str, Any]:
-        device = call.q.device
+    def default_params(self, shape: Workload, device: torch.device) -> dict[str, Any]:
         nvidia = device.type == "cuda" and torch.version.hip is None
         hopper = nvidia and torch.cuda.get_device_capability(device) >= (9, 0)
-        block_m = min(WARP_GROUP_ROWS if hopper else 32, max(MIN_BLOCK, next_power_of_2(shared_rows(call))))
+        block_m = min(WARP_GROUP_ROWS if hopper else 32, max(MIN_BLOCK, next_power_of_2(shape.shared_rows)))
         params: dict[str, Any] = {
             "block_m": block_m,
             "block_n": 64 if hopper else 32,
             "num_warps": 8 if hopper else 4,
             "num_stages": 2,
-            "operand": "bf16" if block_m == WARP_GROUP_ROWS or call.layout.startswith("bf16") else "f16",
+            "operand": "bf16" if block_m == WARP_GROUP_ROWS or shape.kind not in FP8_KINDS else "f16",
             "combine_block_d": 128,
             "combine_warps": 1,
             "overlap": hopper,  # programmatic dependent launch of the combine
         }
-        params["num_kv_splits"] = default_splits(call, block_m, params["block_n"])
+        params["num_kv_splits"] = default_splits(shape, block_m, params["block_n"], device)
         return params
 
     def plan(self, call: Call, params: dict[str, Any]) -> Callable[[Call], Outputs]:
@@ -61,40 +66,11 @@ class TritonBackend:
         return run_on_device
 
 
-def interpreted() -> bool:
-    """Whether TRITON_INTERPRET was set when the kernels were defined."""
-    return not hasattr(dense_kernel, "cache_key")
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def next_power_of_2(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length()
-
-
-def multiprocessors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-
-
-def shared_rows(call: Call) -> int:
-    """Query rows (tokens x heads) that attend to the same rows of the cache."""
-    _, q_len, heads, _ = call.q.shape
-    return heads if call.indices is not None else q_len * heads // call.cache.shape[2]
-
-
-def groups(call: Call) -> int:
-    """How many sets of such rows there are."""
-    batch, q_len, _, _ = call.q.shape
-    return batch * (q_len if call.indices is not None else call.cache.shape[2])
-
-
-def default_splits(call: Call, block_m: int, block_n: int) -> int:
+def default_splits(shape: Workload, block_m: int, block_n: int, device: torch.device) -> int:
     """Splits that give every multiprocessor one program, of at least two tiles each."""
-    programs = groups(call) * ceil_div(shared_rows(call), block_m)
-    tiles = ceil_div(call.tokens, block_n)
-    return max(1, min(multiprocessors(call.q.device) // max(programs, 1), tiles // 2, MAX_SPLITS))
+    programs = shape.groups * ceil_div(shape.shared_rows, block_m)
+    tiles = ceil_div(shape.tokens, block_n)
+    return max(1, min(multiprocessors(device) // max(programs, 1), tiles // 2, MAX_SPLITS))
 
 
 def smaller(params: dict[str, Any]) -> dict[str, int]:
@@ -105,6 +81,11 @@ def smaller(params: dict[str, Any]) -> dict[str, int]:
         if params[name] > MIN_BLOCK:
             return {name: params[name] // 2}
     raise MemoryError("the smallest Triton tile needs more shared memory than this GPU has; use KERNELPROOF_BACKEND=torch")
+
+
+def operand_type(name: str) -> Any:
+    """Triton's type of what enters the products; fp32 under the interpreter, whose product of bf16 is wrong."""
+    return tl.float32 if interpreted(dense_kernel) else {"f16": tl.float16, "bf16": tl.bfloat16}[name]
 
 
 class TritonPlan:
@@ -152,9 +133,8 @@ class TritonPlan:
         return call.q, cache, indices, length, *extra[:3], sink, *written, *sizes, *extra[3:]
 
     def attend_launch(self, call: Call) -> Callable[..., None]:
-        block_m = self.params["block_m"]
-        row_blocks = ceil_div(shared_rows(call), block_m)
-        operands = {name: tl.float32 if interpreted() else getattr(tl, kind) for name, kind in self.operands().items()}
+        block_m, shape = self.params["block_m"], workload(call)
+        row_blocks = ceil_div(shape.shared_rows, block_m)
         kernel, constants = self.dense_constants(call) if call.indices is None else self.sparse_constants(call)
         constants |= {
             "row_blocks": row_blocks,
@@ -162,17 +142,13 @@ class TritonPlan:
             "block_m": block_m,
             "block_n": self.params["block_n"],
             "chained": block_m < WARP_GROUP_ROWS,
-            "operand": operands["operand"],
-            **({} if call.indices is None else {"rope_operand": operands["rope_operand"]}),
+            "operand": operand_type(self.params["operand"]),
+            **({} if call.indices is None else {"rope_operand": operand_type("bf16")}),  # beyond the range of f16
             "overlap": self.params["overlap"] and self.splits > 1,
         }
         options = {name: self.params[name] for name in ("num_warps", "num_stages", "maxnreg") if name in self.params}
-        grid = (groups(call) * row_blocks, self.splits, 1)
+        grid = (shape.groups * row_blocks, self.splits, 1)
         return launcher(kernel, grid, self.attend_args(call, *outputs(call)), constants, options)
-
-    def operands(self) -> dict[str, str]:
-        """Triton's names of the types that enter the products. RoPE is bf16 in every cache, beyond the range of f16."""
-        return {"operand": {"f16": "float16", "bf16": "bfloat16"}[self.params["operand"]], "rope_operand": "bfloat16"}
 
     def sparse_constants(self, call: Call) -> tuple[Any, dict[str, Any]]:
         return sparse_kernel, {
@@ -227,18 +203,3 @@ def list_args(cache: torch.Tensor, indices: torch.Tensor, length: torch.Tensor |
     raw = cache if layout.startswith("bf16") else cache.view(torch.uint8)
     tokens = min(cache.shape[0] * cache.shape[1], 2**31 - 1)
     return raw, indices, indices if length is None else length, indices.shape[2], tokens, stride_16b(cache, 0)
-
-
-def launcher(
-    kernel: Any, grid: tuple[int, int, int], args: tuple, constants: dict[str, Any], options: dict[str, Any]
-) -> Callable[..., None]:
-    """A callable that launches `kernel` on other `args` of the same types and alignments as these, without Triton's
-    analysis of arguments at every call. `constants`: the constexpr parameters, which follow `args` in this order.
-
-    Raises triton.OutOfResources if the kernel needs more shared memory than there is.
-    """
-    if interpreted():
-        return lambda *args: kernel[grid](*args, **constants)
-    launch = kernel.warmup(*args, grid=grid, **constants, **options)[grid]
-    tail = tuple(constants.values())
-    return lambda *args: launch(*args, *tail)

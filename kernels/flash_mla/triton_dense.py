@@ -11,7 +11,7 @@ tokens the N operand; a row is loaded once and serves as K (all its dims) and V 
 from __future__ import annotations
 
 from kernels.flash_mla.triton_parts import attend_tile, jit_for_any_size, load_query, write_result
-from kernels.triton_kernels import jit, tl
+from kernels.triton_launch import jit, tl
 
 
 @jit

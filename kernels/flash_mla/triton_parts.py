@@ -10,7 +10,7 @@ out = 0, lse = +inf.
 
 from __future__ import annotations
 
-from kernels.triton_kernels import jit, row_powers, tl
+from kernels.triton_launch import jit, tl
 
 # Arguments that vary from call to call: no variant of the code for values that are 1 or multiples of 16.
 RUN_TIME_SIZES = [
@@ -24,6 +24,13 @@ def jit_for_any_size(function):
         return function
     arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
     return jit(function, do_not_specialize=[name for name in RUN_TIME_SIZES if name in arguments])
+
+
+@jit
+def power_of_two(largest):
+    """The power of two at or below each |largest|, 1 for 0: dividing by it is exact and keeps q inside the range of f16."""
+    power = (largest.to(tl.int32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
+    return tl.where(power == 0, 1.0, power)
 
 
 @jit
@@ -53,7 +60,7 @@ def load_query(
         largest = tl.max(tl.abs(q_nope.to(tl.float32)), 1)
         if has_rope:
             largest = tl.maximum(largest, tl.max(tl.abs(q_rope.to(tl.float32)), 1))
-        powers = row_powers(largest)
+        powers = power_of_two(largest)
         score_scale *= powers
         q_nope = q_nope.to(tl.float32) / powers[:, None]
         if has_rope:

@@ -14,7 +14,7 @@ hold NaN, and 0 * NaN is not 0.
 from __future__ import annotations
 
 from kernels.flash_mla.triton_parts import attend_tile, jit_for_any_size, load_query, write_result
-from kernels.triton_kernels import jit, tl
+from kernels.triton_launch import jit, tl
 
 
 @jit

@@ -22,12 +22,12 @@ BASE = 6 << 30
 
 def judge(splits: int = 0, **spec: Any) -> str:
     """The verdict on one case; `splits` overrides the number of KV splits."""
-    from kernels.flash_mla.call import check_call
+    from kernels.flash_mla.call import check_call, workload
     from kernels.flash_mla.triton_backend import TritonBackend
 
     data = REFERENCE.generate_input(**spec, device="cpu")
     call = check_call(arguments(data))
-    params = TritonBackend().default_params(call)
+    params = TritonBackend().default_params(workload(call), call.q.device)
     plan = TritonBackend().plan(call, params | ({"num_kv_splits": splits} if splits else {}))
     plan.partial.fill_(torch.nan)  # what a call leaves in the workspace must not matter to the next
     plan.partial_lse.fill_(torch.nan)
@@ -48,12 +48,12 @@ def arguments(data: Any) -> dict[str, Any]:
 
 def call_in_place() -> str:
     """Whether the kernel gets a V32 cache itself or a copy of it."""
-    from kernels.flash_mla.call import check_call
+    from kernels.flash_mla.call import check_call, workload
     from kernels.flash_mla.triton_backend import TritonBackend, outputs
 
     data = REFERENCE.generate_input(**V32, seed=1, topk=16, device="cpu")
     call = check_call(arguments(data))
-    plan = TritonBackend().plan(call, TritonBackend().default_params(call))
+    plan = TritonBackend().plan(call, TritonBackend().default_params(workload(call), call.q.device))
     passed = plan.attend_args(call, *outputs(call))[1]
     return "" if passed.data_ptr() == data[1].data_ptr() else "the cache is copied at every call"
 
@@ -61,13 +61,13 @@ def call_in_place() -> str:
 def small_batch_fills_gpu() -> str:
     """Programs of a small batch on a GPU of 132 multiprocessors."""
     from kernels.flash_mla import triton_backend
-    from kernels.flash_mla.call import check_call
+    from kernels.flash_mla.call import check_call, workload
 
     data = REFERENCE.generate_input(**V32 | {"kvseqlen": 2048}, seed=1, topk=2048, device="cpu")
     known = triton_backend.multiprocessors
     triton_backend.multiprocessors = lambda device: 132
     try:
-        splits = triton_backend.default_splits(check_call(arguments(data)), 16, 64)
+        splits = triton_backend.default_splits(workload(check_call(arguments(data))), 16, 64, torch.device("cpu"))
     finally:
         triton_backend.multiprocessors = known
     return "" if splits >= 16 else f"a sequence runs as {splits} programs on 132 multiprocessors"

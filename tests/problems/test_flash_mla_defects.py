@@ -60,7 +60,7 @@ DEFECTS = {
         EMPTY,
     ),
     "5 causal with several tokens raises": Defect(
-        [(CALL, "    return call._replace(block_table", "    require(not call.causal, '')\n    return call._replace(block_table")],
+        [(CALL, "    return call._replace(block_t", "    require(not call.causal, '')\n    return call._replace(block_t")],
         "judge",
         CAUSAL,
     ),
@@ -80,7 +80,7 @@ DEFECTS = {
         {},
     ),
     "8 topk a multiple of 64": Defect(
-        [(CALL, "    require(not call.causal", "    require(call.tokens % 64 == 0, 'topk')\n    require(not call.causal")],
+        [(CALL, "    require(not call.causal", "    require(call.indices.shape[2] % 64 == 0, '')\n    require(not call.causal")],
         "judge",
         V32 | {"seed": 8, "topk": 37},
     ),
