@@ -10,8 +10,7 @@ import torch
 
 from kernels.flash_mla.call import Call, FlashMlaError, call_key, check_call
 from kernels.flash_mla.dispatch import SELECTION
-
-MAX_PLANS = 16  # a plan holds its workspace
+from kernels.selection import MAX_PLANS
 
 
 class MetadataMismatch(FlashMlaError):

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 # From problems/flash_mla/dispatch.yml
 FLASH_MLA_TABLE = {
-    'sm_90': [
-    ],
 }
 
 # >>> kernels/flash_mla/call.py
@@ -22,6 +20,7 @@ Cache layouts, per token of page p and slot s (sizes in bytes):
 
 # from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -33,6 +32,33 @@ BYTE_TYPES = (torch.float8_e4m3fn, torch.uint8, torch.int8)
 
 class FlashMlaError(ValueError):
     """An argument of flash_mla_with_kvcache cannot be used; the message names it, what it is and what it has to be."""
+
+
+class Workload(NamedTuple):
+    """What dispatch knows of a call."""
+
+    kind: str  # dense, or the layout of a sparse cache
+    batch: int
+    q_len: int
+    heads: int
+    kv_heads: int
+    tokens: int  # that a query token attends to, at most; known without asking the device
+
+    @property
+    def shared_rows(self) -> int:
+        """Query rows (tokens x heads) that attend to the same rows of the cache."""
+        return self.q_len * self.heads // self.kv_heads if self.kind == "dense" else self.heads
+
+    @property
+    def groups(self) -> int:
+        """How many sets of such rows there are."""
+        return self.batch * (self.kv_heads if self.kind == "dense" else self.q_len)
+
+    def distance(self, other: Workload) -> float:
+        """Sum of |log2| ratios: 1.0 is one factor of two in one size. Other kinds are infinitely far."""
+        if self.kind != other.kind:
+            return math.inf
+        return sum(abs(math.log2(max(a, 1) / max(b, 1))) for a, b in zip(self[1:], other[1:], strict=True))
 
 
 class Call(NamedTuple):
@@ -50,13 +76,15 @@ class Call(NamedTuple):
     extra_indices: torch.Tensor | None  # int32 [batch, q_len, extra_topk]
     extra_length: torch.Tensor | None  # int32 [batch]
 
-    @property
-    def tokens(self) -> int:
-        """Cached tokens that a query token attends to, at most; known without asking the device."""
-        if self.indices is None:
-            assert self.block_table is not None
-            return self.block_table.shape[1] * self.cache.shape[1]
-        return self.indices.shape[2] + (0 if self.extra_indices is None else self.extra_indices.shape[2])
+
+def workload(call: Call) -> Workload:
+    batch, q_len, heads, _ = call.q.shape
+    page_size, kv_heads = call.cache.shape[1:3]
+    if call.indices is None:
+        assert call.block_table is not None
+        return Workload("dense", batch, q_len, heads, kv_heads, call.block_table.shape[1] * page_size)
+    tokens = call.indices.shape[2] + (0 if call.extra_indices is None else call.extra_indices.shape[2])
+    return Workload(call.layout, batch, q_len, heads, kv_heads, tokens)
 
 
 def require(condition: bool, message: str) -> None:
@@ -195,7 +223,7 @@ from typing import Any
 
 import torch
 
-# from kernels.flash_mla.call import V_DIM, Call
+# from kernels.flash_mla.call import V_DIM, Call, Workload, workload
 
 CHUNK_ELEMENTS = 1 << 26  # fp32 elements of gathered KV at a time: 256 MiB
 
@@ -206,7 +234,7 @@ class TorchBackend:
     def available(self, device: torch.device) -> str | None:
         return None
 
-    def default_params(self, call: Call) -> dict[str, Any]:
+    def default_params(self, shape: Workload, device: torch.device) -> dict[str, Any]:
         return {"chunk_elements": CHUNK_ELEMENTS}
 
     def plan(self, call: Call, params: dict[str, Any]) -> Callable[[Call], tuple[torch.Tensor, torch.Tensor]]:
@@ -219,7 +247,7 @@ def attend(call: Call, chunk_elements: int) -> tuple[torch.Tensor, torch.Tensor]
     batch, q_len, heads, dims = call.q.shape
     out = torch.empty(batch, q_len, heads, V_DIM, dtype=torch.bfloat16, device=call.q.device)
     lse = torch.empty(batch, q_len, heads, device=call.q.device)
-    sequences = max(1, chunk_elements // max(1, q_len * call.tokens * dims * call.cache.shape[2]))
+    sequences = max(1, chunk_elements // max(1, q_len * workload(call).tokens * dims * call.cache.shape[2]))
     for begin in range(0, batch, sequences):
         chunk = slice(begin, begin + sequences)
         out[chunk], lse[chunk] = dense_chunk(call, chunk) if call.indices is None else sparse_chunk(call, chunk)
@@ -233,7 +261,7 @@ def dense_chunk(call: Call, chunk: slice) -> tuple[torch.Tensor, torch.Tensor]:
     q = call.q[chunk].float()
     q_len, heads = q.shape[1:3]
     page_size, kv_heads = call.cache.shape[1:3]
-    position = torch.arange(call.tokens, device=q.device)
+    position = torch.arange(workload(call).tokens, device=q.device)
     length = call.seqlens[chunk, None]
     inside = position < length  # [n, tokens]
     page = call.block_table[chunk].repeat_interleave(page_size, 1).masked_fill(~inside, 0)
@@ -308,273 +336,66 @@ def dequantise_row(values: torch.Tensor, scales: torch.Tensor, rope: torch.Tenso
     nope = values.contiguous().view(torch.float8_e4m3fn).float() * scales.repeat_interleave(run, -1)
     return torch.cat((nope, rope.contiguous().view(torch.bfloat16).float()), -1)
 
-# >>> kernels/triton_kernels.py
-"""Triton device code: split-KV MLA decode for bf16 and fp8 KV, and the combine of its splits.
-
-The query rows (tokens x heads) of a sequence are the M operand of the tensor-core products, a tile of its KV rows the
-N operand. A tile is loaded once and serves as K (576 columns) and V (the first 512).
-
-An fp8 row is loaded as 16-bit words, each two neighbouring columns, and widened to f16 in the registers of the products'
-operands: 8-bit elements could not take the transposed shared-memory loads that V needs. All even columns form one operand
-and all odd ones another.
-"""
-
-# Device code is typed by Triton's compiler, not by pyright.
-# pyright: reportArgumentType=false, reportAssignmentType=false, reportAttributeAccessIssue=false, reportOperatorIssue=false
-# pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false
+# >>> kernels/triton_launch.py
+"""Triton as far as it is installed, and launches without its analysis of arguments at every call."""
 
 # from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
 
 try:
     import triton
     import triton.language as tl
     from triton import OutOfResources
 
-    jit = triton.jit
-except ImportError:  # TritonBackend.available says so
+    jit: Any = triton.jit
+except ImportError:  # triton_unavailable says so
     tl, OutOfResources = None, MemoryError  # type: ignore[assignment]
-
-    def jit(function):  # type: ignore[misc]
-        return function
+    jit: Any = lambda function: function  # noqa: E731
 
 
-@jit
-def split_range(kv_indptr_ptr, sequence, split, num_kv_splits, block_n: tl.constexpr):
-    """KV rows [begin, end) of a split: an equal number of whole tiles each, the last ones shorter or empty."""
-    first = tl.load(kv_indptr_ptr + sequence)
-    last = tl.load(kv_indptr_ptr + sequence + 1)
-    rows = tl.cdiv(tl.cdiv(last - first, block_n), num_kv_splits) * block_n
-    begin = first + split * rows
-    return begin, tl.minimum(begin + rows, last)
+def interpreted(kernel: Any) -> bool:
+    """Whether TRITON_INTERPRET was set when `kernel` was defined."""
+    return not hasattr(kernel, "cache_key")
 
 
-@jit
-def softmax_step(scores, columns_valid, peak, total):
-    """One step of the online softmax in base 2: (p, rescale, peak, total). A NaN score makes its row NaN."""
-    scores = tl.where(columns_valid[None, :], scores, -float("inf"))
-    new_peak = tl.maximum(peak, tl.max(scores, 1))
-    p = tl.exp2(scores - new_peak[:, None])
-    rescale = tl.exp2(peak - new_peak)
-    return p, rescale, new_peak, total * rescale + tl.sum(p, 1)
+def triton_unavailable(kernel: Any, device: torch.device) -> str | None:
+    """Why `kernel` cannot serve tensors on `device`; None if it can."""
+    if not hasattr(kernel, "warmup"):
+        return "Triton is not installed"
+    if device.type != "cuda" and not interpreted(kernel):
+        return f"Triton needs a GPU and the tensors are on {device.type}"
+    return None
 
 
-@jit
-def store_rows(
-    acc,  # fp32 [block_m, 512]: sum of p * V
-    peak,  # fp32 [block_m]: largest score, base 2
-    total,  # fp32 [block_m]: sum of p
-    first_row,  # of the sequence, in rows of q
-    rows,
-    rows_valid,
-    split,
-    num_kv_splits,
-    out_ptr,
-    partial_ptr,
-    lse_ptr,
-    whole: tl.constexpr,
-):
-    """Write the output if the sequence is whole, else this split's normalised part and its base-2 log-sum-exp."""
-    columns = tl.arange(0, 512)[None, :]
-    row = (first_row + rows).to(tl.int64)
-    if whole:
-        result = tl.where(total[:, None] == 0, 0.0, acc / total[:, None])  # a sequence without KV gives zeros
-        tl.store(out_ptr + row[:, None] * 512 + columns, result.to(tl.bfloat16), mask=rows_valid[:, None])
-    else:
-        part = row * num_kv_splits + split
-        tl.store(partial_ptr + part[:, None] * 512 + columns, acc / total[:, None], mask=rows_valid[:, None])
-        tl.store(lse_ptr + part, peak + tl.log2(total), mask=rows_valid)
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
 
 
-@jit
-def decode_bf16_kernel(
-    q_ptr,  # bf16 [total_q, heads, 576]
-    kv_ptr,  # bf16 [total_kv, 1, 576]
-    kv_scale_ptr,  # unused
-    qo_indptr_ptr,  # i32 [batch + 1]
-    kv_indptr_ptr,  # i32 [batch + 1]
-    out_ptr,  # bf16 [total_q, heads, 512], written if whole
-    partial_ptr,  # fp32 [total_q, heads, num_kv_splits, 512], written otherwise
-    lse_ptr,  # fp32 [total_q, heads, num_kv_splits]
-    sm_scale,
-    heads: tl.constexpr,
-    kv_row_bytes: tl.constexpr,
-    row_blocks: tl.constexpr,
-    whole: tl.constexpr,  # num_kv_splits is 1
-    block_m: tl.constexpr,
-    block_n: tl.constexpr,
-    overlap: tl.constexpr,
-    operand: tl.constexpr,  # bf16; fp32 under the interpreter, whose product of bf16 is wrong
-):
-    if overlap:
-        tl.extra.cuda.gdc_launch_dependents()
-    sequence = tl.program_id(0) // row_blocks
-    split = tl.program_id(1)
-    num_kv_splits = tl.num_programs(1)
-    begin, end = split_range(kv_indptr_ptr, sequence, split, num_kv_splits, block_n)
-    q_begin = tl.load(qo_indptr_ptr + sequence)
-    q_end = tl.load(qo_indptr_ptr + sequence + 1)
-    rows = tl.program_id(0) % row_blocks * block_m + tl.arange(0, block_m)
-    rows_valid = rows < (q_end - q_begin) * heads
-
-    q_row = q_ptr + (q_begin * heads + rows).to(tl.int64)[:, None] * 576
-    q_latent = tl.load(q_row + tl.arange(0, 512)[None, :], mask=rows_valid[:, None], other=0.0).to(operand)
-    q_rope = tl.load(q_row + 512 + tl.arange(0, 64)[None, :], mask=rows_valid[:, None], other=0.0).to(operand)
-    score_scale = sm_scale * 1.4426950408889634  # log2(e)
-
-    peak = tl.full((block_m,), -float("inf"), tl.float32)
-    total = tl.zeros((block_m,), tl.float32)
-    acc = tl.zeros((block_m, 512), tl.float32)
-    for tile in range(begin, end, block_n):
-        tokens = tile + tl.arange(0, block_n)
-        # Rows past the end repeat the last one: finite unless the sequence is not, and their p is 0.
-        kv_row = kv_ptr + tl.minimum(tokens, end - 1).to(tl.int64)[:, None] * (kv_row_bytes // 2)
-        latent = tl.load(kv_row + tl.arange(0, 512)[None, :]).to(operand)
-        rope = tl.load(kv_row + 512 + tl.arange(0, 64)[None, :]).to(operand)
-        scores = tl.dot(q_rope, tl.trans(rope), tl.dot(q_latent, tl.trans(latent))) * score_scale
-        p, rescale, peak, total = softmax_step(scores, tokens < end, peak, total)
-        acc = tl.dot(p.to(operand), latent, acc * rescale[:, None])
-
-    first_row = q_begin * heads
-    store_rows(acc, peak, total, first_row, rows, rows_valid, split, num_kv_splits, out_ptr, partial_ptr, lse_ptr, whole)
+def next_power_of_2(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()
 
 
-@jit
-def widen_low(words, convert: tl.constexpr):
-    """e4m3 in the low bytes of u16 words -> f16, exactly: by "cvt" (sm_89 and later) the value, by "shift" the value times
-    2^(fp8_bias - 15), subnormals included."""
-    if convert == "cvt":
-        return tl.inline_asm_elementwise(
-            "{.reg .b32 t; .reg .b16 l, h; prmt.b32 t, $1, 0, 0x4420; mov.b32 {l, h}, t; cvt.rn.f16x2.e4m3x2 $0, l;}",
-            "=r,r",
-            [words],
-            tl.float16,
-            is_pure=True,
-            pack=2,
-        )
-    return (((words & 0x80) << 8) | ((words & 0x7F) << 7)).to(tl.float16, bitcast=True)
+def multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
-@jit
-def widen_high(words, convert: tl.constexpr):
-    """As widen_low, for the high bytes."""
-    if convert == "cvt":
-        return tl.inline_asm_elementwise(
-            "{.reg .b32 t; .reg .b16 l, h; prmt.b32 t, $1, 0, 0x4431; mov.b32 {l, h}, t; cvt.rn.f16x2.e4m3x2 $0, l;}",
-            "=r,r",
-            [words],
-            tl.float16,
-            is_pure=True,
-            pack=2,
-        )
-    return ((words & 0x8000) | ((words & 0x7F00) >> 1)).to(tl.float16, bitcast=True)
+def launcher(
+    kernel: Any, grid: tuple[int, int, int], args: tuple, constants: dict[str, Any], options: dict[str, Any]
+) -> Callable[..., None]:
+    """A callable that launches `kernel` on other `args` of the same types and alignments as these, without Triton's
+    analysis of arguments at every call. `constants`: the constexpr parameters, which follow `args` in this order.
 
-
-@jit
-def row_powers(largest):
-    """The power of two at or below each |largest|, 1 for 0: dividing by it is exact and keeps q inside the range of f16."""
-    power = (largest.to(tl.int32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
-    return tl.where(power == 0, 1.0, power)
-
-
-@jit
-def even_odd(x, rows: tl.constexpr, columns: tl.constexpr):
-    """The even and the odd columns of [rows, columns], as f16."""
-    return tl.split(tl.reshape(x.to(tl.float16), (rows, columns // 2, 2)))
-
-
-@jit
-def decode_fp8_kernel(
-    q_ptr,  # bf16 [total_q, heads, 576]
-    kv_ptr,  # e4m3 [total_kv, 1, 576]
-    kv_scale_ptr,  # fp32 [1]
-    qo_indptr_ptr,  # i32 [batch + 1]
-    kv_indptr_ptr,  # i32 [batch + 1]
-    out_ptr,  # bf16 [total_q, heads, 512], written if whole
-    partial_ptr,  # fp32 [total_q, heads, num_kv_splits, 512], written otherwise
-    lse_ptr,  # fp32 [total_q, heads, num_kv_splits]
-    sm_scale,
-    heads: tl.constexpr,
-    kv_row_bytes: tl.constexpr,
-    row_blocks: tl.constexpr,
-    whole: tl.constexpr,  # num_kv_splits is 1
-    block_m: tl.constexpr,
-    block_n: tl.constexpr,
-    overlap: tl.constexpr,
-    convert: tl.constexpr,
-    fp8_bias: tl.constexpr,
-):
-    if overlap:
-        tl.extra.cuda.gdc_launch_dependents()
-    sequence = tl.program_id(0) // row_blocks
-    split = tl.program_id(1)
-    num_kv_splits = tl.num_programs(1)
-    begin, end = split_range(kv_indptr_ptr, sequence, split, num_kv_splits, block_n)
-    q_begin = tl.load(qo_indptr_ptr + sequence)
-    q_end = tl.load(qo_indptr_ptr + sequence + 1)
-    rows = tl.program_id(0) % row_blocks * block_m + tl.arange(0, block_m)
-    rows_valid = rows < (q_end - q_begin) * heads
-
-    q_row = q_ptr + (q_begin * heads + rows).to(tl.int64)[:, None] * 576
-    q_latent = tl.load(q_row + tl.arange(0, 512)[None, :], mask=rows_valid[:, None], other=0.0).to(tl.float32)
-    q_rope = tl.load(q_row + 512 + tl.arange(0, 64)[None, :], mask=rows_valid[:, None], other=0.0).to(tl.float32)
-    powers = row_powers(tl.maximum(tl.max(tl.abs(q_latent), 1), tl.max(tl.abs(q_rope), 1)))
-    q_even, q_odd = even_odd(q_latent / powers[:, None], block_m, 512)
-    q_rope_even, q_rope_odd = even_odd(q_rope / powers[:, None], block_m, 64)
-    kv_scale = tl.load(kv_scale_ptr)
-    if convert == "shift":
-        kv_scale *= 1 << (15 - fp8_bias)
-    score_scale = powers * (sm_scale * 1.4426950408889634 * kv_scale)  # log2(e)
-
-    peak = tl.full((block_m,), -float("inf"), tl.float32)
-    total = tl.zeros((block_m,), tl.float32)
-    acc_even = tl.zeros((block_m, 256), tl.float32)
-    acc_odd = tl.zeros((block_m, 256), tl.float32)
-    words_ptr = kv_ptr.to(tl.pointer_type(tl.uint16))
-    for tile in range(begin, end, block_n):
-        tokens = tile + tl.arange(0, block_n)
-        # Rows past the end repeat the last one: finite unless the sequence is not, and their p is 0.
-        kv_row = words_ptr + tl.minimum(tokens, end - 1).to(tl.int64)[:, None] * (kv_row_bytes // 2)
-        words = tl.load(kv_row + tl.arange(0, 256)[None, :])
-        rope_words = tl.load(kv_row + 256 + tl.arange(0, 32)[None, :])
-        even = widen_low(words, convert)
-        odd = widen_high(words, convert)
-        scores = tl.dot(q_even, tl.trans(even))
-        scores = tl.dot(q_odd, tl.trans(odd), scores)
-        scores = tl.dot(q_rope_even, tl.trans(widen_low(rope_words, convert)), scores)
-        scores = tl.dot(q_rope_odd, tl.trans(widen_high(rope_words, convert)), scores)
-        p, rescale, peak, total = softmax_step(scores * score_scale[:, None], tokens < end, peak, total)
-        p = p.to(tl.float16)
-        acc_even = tl.dot(p, even, acc_even * rescale[:, None])
-        acc_odd = tl.dot(p, odd, acc_odd * rescale[:, None])
-
-    acc = tl.interleave(acc_even, acc_odd) * kv_scale
-    first_row = q_begin * heads
-    store_rows(acc, peak, total, first_row, rows, rows_valid, split, num_kv_splits, out_ptr, partial_ptr, lse_ptr, whole)
-
-
-@jit
-def combine_kernel(
-    partial_ptr,  # fp32 [rows, num_kv_splits, 512]
-    lse_ptr,  # fp32 [rows, num_kv_splits], base 2; -inf marks an empty split, whose part is undefined
-    out_ptr,  # bf16 [rows, 512]
-    num_kv_splits: tl.constexpr,
-    padded_splits: tl.constexpr,  # the next power of two
-    block_d: tl.constexpr,
-    overlap: tl.constexpr,
-):
-    if overlap:
-        tl.extra.cuda.gdc_wait()
-    row = tl.program_id(0).to(tl.int64)
-    columns = tl.program_id(1) * block_d + tl.arange(0, block_d)
-    splits = tl.arange(0, padded_splits)
-    lse = tl.load(lse_ptr + row * num_kv_splits + splits, mask=splits < num_kv_splits, other=-float("inf"))
-    filled = lse != -float("inf")  # true for NaN, which must reach the output
-    weights = tl.where(filled, tl.exp2(lse - tl.max(lse, 0)), 0.0)
-    parts = partial_ptr + (row * num_kv_splits + splits)[:, None] * 512 + columns[None, :]
-    part = tl.load(parts, mask=filled[:, None], other=0.0)
-    total = tl.sum(weights, 0)
-    result = tl.where(total == 0, 0.0, tl.sum(part * weights[:, None], 0) / total)
-    tl.store(out_ptr + row * 512 + columns, result.to(tl.bfloat16))
+    Raises triton.OutOfResources if the kernel needs more shared memory than there is.
+    """
+    if interpreted(kernel):
+        return lambda *args: kernel[grid](*args, **constants)
+    launch = kernel.warmup(*args, grid=grid, **constants, **options)[grid]
+    tail = tuple(constants.values())
+    return lambda *args: launch(*args, *tail)
 
 # >>> kernels/flash_mla/triton_parts.py
 """Pieces that the dense and the sparse Triton kernels of flash_mla_with_kvcache share: one tile, results, the combine.
@@ -589,7 +410,7 @@ out = 0, lse = +inf.
 
 # from __future__ import annotations
 
-# from kernels.triton_kernels import jit, row_powers, tl
+# from kernels.triton_launch import jit, tl
 
 # Arguments that vary from call to call: no variant of the code for values that are 1 or multiples of 16.
 RUN_TIME_SIZES = [
@@ -603,6 +424,13 @@ def jit_for_any_size(function):
         return function
     arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
     return jit(function, do_not_specialize=[name for name in RUN_TIME_SIZES if name in arguments])
+
+
+@jit
+def power_of_two(largest):
+    """The power of two at or below each |largest|, 1 for 0: dividing by it is exact and keeps q inside the range of f16."""
+    power = (largest.to(tl.int32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
+    return tl.where(power == 0, 1.0, power)
 
 
 @jit
@@ -632,7 +460,7 @@ def load_query(
         largest = tl.max(tl.abs(q_nope.to(tl.float32)), 1)
         if has_rope:
             largest = tl.maximum(largest, tl.max(tl.abs(q_rope.to(tl.float32)), 1))
-        powers = row_powers(largest)
+        powers = power_of_two(largest)
         score_scale *= powers
         q_nope = q_nope.to(tl.float32) / powers[:, None]
         if has_rope:
@@ -842,7 +670,7 @@ hold NaN, and 0 * NaN is not 0.
 # from __future__ import annotations
 
 # from kernels.flash_mla.triton_parts import attend_tile, jit_for_any_size, load_query, write_result
-# from kernels.triton_kernels import jit, tl
+# from kernels.triton_launch import jit, tl
 
 
 @jit
@@ -1054,7 +882,7 @@ tokens the N operand; a row is loaded once and serves as K (all its dims) and V 
 # from __future__ import annotations
 
 # from kernels.flash_mla.triton_parts import attend_tile, jit_for_any_size, load_query, write_result
-# from kernels.triton_kernels import jit, tl
+# from kernels.triton_launch import jit, tl
 
 
 @jit
@@ -1149,15 +977,25 @@ from typing import Any
 
 import torch
 
-# from kernels.flash_mla.call import V_DIM, Call
+# from kernels.flash_mla.call import V_DIM, Call, Workload, workload
 # from kernels.flash_mla.triton_dense import dense_kernel
 # from kernels.flash_mla.triton_parts import merge_splits_kernel
 # from kernels.flash_mla.triton_sparse import sparse_kernel
-# from kernels.triton_kernels import OutOfResources, tl
+# from kernels.triton_launch import (
+#     OutOfResources,
+#     ceil_div,
+#     interpreted,
+#     launcher,
+#     multiprocessors,
+#     next_power_of_2,
+#     tl,
+#     triton_unavailable,
+# )
 
 MIN_BLOCK = 16  # the smallest operand of a tensor-core product
 WARP_GROUP_ROWS = 64  # from here on Hopper multiplies from shared memory
 MAX_SPLITS = 128
+FP8_KINDS = ("v32", "model1")
 Outputs = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -1165,28 +1003,23 @@ class TritonBackend:
     name = "triton"
 
     def available(self, device: torch.device) -> str | None:
-        if not hasattr(dense_kernel, "warmup"):
-            return "Triton is not installed"
-        if device.type != "cuda" and not interpreted():
-            return f"Triton needs a GPU and the tensors are on {device.type}"
-        return None
+        return triton_unavailable(dense_kernel, device)
 
-    def default_params(self, call: Call) -> dict[str, Any]:
-        device = call.q.device
+    def default_params(self, shape: Workload, device: torch.device) -> dict[str, Any]:
         nvidia = device.type == "cuda" and torch.version.hip is None
         hopper = nvidia and torch.cuda.get_device_capability(device) >= (9, 0)
-        block_m = min(WARP_GROUP_ROWS if hopper else 32, max(MIN_BLOCK, next_power_of_2(shared_rows(call))))
+        block_m = min(WARP_GROUP_ROWS if hopper else 32, max(MIN_BLOCK, next_power_of_2(shape.shared_rows)))
         params: dict[str, Any] = {
             "block_m": block_m,
             "block_n": 64 if hopper else 32,
             "num_warps": 8 if hopper else 4,
             "num_stages": 2,
-            "operand": "bf16" if block_m == WARP_GROUP_ROWS or call.layout.startswith("bf16") else "f16",
+            "operand": "bf16" if block_m == WARP_GROUP_ROWS or shape.kind not in FP8_KINDS else "f16",
             "combine_block_d": 128,
             "combine_warps": 1,
             "overlap": hopper,  # programmatic dependent launch of the combine
         }
-        params["num_kv_splits"] = default_splits(call, block_m, params["block_n"])
+        params["num_kv_splits"] = default_splits(shape, block_m, params["block_n"], device)
         return params
 
     def plan(self, call: Call, params: dict[str, Any]) -> Callable[[Call], Outputs]:
@@ -1203,40 +1036,11 @@ class TritonBackend:
         return run_on_device
 
 
-def interpreted() -> bool:
-    """Whether TRITON_INTERPRET was set when the kernels were defined."""
-    return not hasattr(dense_kernel, "cache_key")
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def next_power_of_2(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length()
-
-
-def multiprocessors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-
-
-def shared_rows(call: Call) -> int:
-    """Query rows (tokens x heads) that attend to the same rows of the cache."""
-    _, q_len, heads, _ = call.q.shape
-    return heads if call.indices is not None else q_len * heads // call.cache.shape[2]
-
-
-def groups(call: Call) -> int:
-    """How many sets of such rows there are."""
-    batch, q_len, _, _ = call.q.shape
-    return batch * (q_len if call.indices is not None else call.cache.shape[2])
-
-
-def default_splits(call: Call, block_m: int, block_n: int) -> int:
+def default_splits(shape: Workload, block_m: int, block_n: int, device: torch.device) -> int:
     """Splits that give every multiprocessor one program, of at least two tiles each."""
-    programs = groups(call) * ceil_div(shared_rows(call), block_m)
-    tiles = ceil_div(call.tokens, block_n)
-    return max(1, min(multiprocessors(call.q.device) // max(programs, 1), tiles // 2, MAX_SPLITS))
+    programs = shape.groups * ceil_div(shape.shared_rows, block_m)
+    tiles = ceil_div(shape.tokens, block_n)
+    return max(1, min(multiprocessors(device) // max(programs, 1), tiles // 2, MAX_SPLITS))
 
 
 def smaller(params: dict[str, Any]) -> dict[str, int]:
@@ -1247,6 +1051,11 @@ def smaller(params: dict[str, Any]) -> dict[str, int]:
         if params[name] > MIN_BLOCK:
             return {name: params[name] // 2}
     raise MemoryError("the smallest Triton tile needs more shared memory than this GPU has; use KERNELPROOF_BACKEND=torch")
+
+
+def operand_type(name: str) -> Any:
+    """Triton's type of what enters the products; fp32 under the interpreter, whose product of bf16 is wrong."""
+    return tl.float32 if interpreted(dense_kernel) else {"f16": tl.float16, "bf16": tl.bfloat16}[name]
 
 
 class TritonPlan:
@@ -1294,9 +1103,8 @@ class TritonPlan:
         return call.q, cache, indices, length, *extra[:3], sink, *written, *sizes, *extra[3:]
 
     def attend_launch(self, call: Call) -> Callable[..., None]:
-        block_m = self.params["block_m"]
-        row_blocks = ceil_div(shared_rows(call), block_m)
-        operands = {name: tl.float32 if interpreted() else getattr(tl, kind) for name, kind in self.operands().items()}
+        block_m, shape = self.params["block_m"], workload(call)
+        row_blocks = ceil_div(shape.shared_rows, block_m)
         kernel, constants = self.dense_constants(call) if call.indices is None else self.sparse_constants(call)
         constants |= {
             "row_blocks": row_blocks,
@@ -1304,17 +1112,13 @@ class TritonPlan:
             "block_m": block_m,
             "block_n": self.params["block_n"],
             "chained": block_m < WARP_GROUP_ROWS,
-            "operand": operands["operand"],
-            **({} if call.indices is None else {"rope_operand": operands["rope_operand"]}),
+            "operand": operand_type(self.params["operand"]),
+            **({} if call.indices is None else {"rope_operand": operand_type("bf16")}),  # beyond the range of f16
             "overlap": self.params["overlap"] and self.splits > 1,
         }
         options = {name: self.params[name] for name in ("num_warps", "num_stages", "maxnreg") if name in self.params}
-        grid = (groups(call) * row_blocks, self.splits, 1)
+        grid = (shape.groups * row_blocks, self.splits, 1)
         return launcher(kernel, grid, self.attend_args(call, *outputs(call)), constants, options)
-
-    def operands(self) -> dict[str, str]:
-        """Triton's names of the types that enter the products. RoPE is bf16 in every cache, beyond the range of f16."""
-        return {"operand": {"f16": "float16", "bf16": "bfloat16"}[self.params["operand"]], "rope_operand": "bfloat16"}
 
     def sparse_constants(self, call: Call) -> tuple[Any, dict[str, Any]]:
         return sparse_kernel, {
@@ -1370,107 +1174,121 @@ def list_args(cache: torch.Tensor, indices: torch.Tensor, length: torch.Tensor |
     tokens = min(cache.shape[0] * cache.shape[1], 2**31 - 1)
     return raw, indices, indices if length is None else length, indices.shape[2], tokens, stride_16b(cache, 0)
 
-
-def launcher(
-    kernel: Any, grid: tuple[int, int, int], args: tuple, constants: dict[str, Any], options: dict[str, Any]
-) -> Callable[..., None]:
-    """A callable that launches `kernel` on other `args` of the same types and alignments as these, without Triton's
-    analysis of arguments at every call. `constants`: the constexpr parameters, which follow `args` in this order.
-
-    Raises triton.OutOfResources if the kernel needs more shared memory than there is.
-    """
-    if interpreted():
-        return lambda *args: kernel[grid](*args, **constants)
-    launch = kernel.warmup(*args, grid=grid, **constants, **options)[grid]
-    tail = tuple(constants.values())
-    return lambda *args: launch(*args, *tail)
-
-# >>> kernels/flash_mla/dispatch.py
-"""Which backend and which parameters serve a call of flash_mla_with_kvcache."""
+# >>> kernels/selection.py
+"""Which of a problem's backends serves a call, with which parameters, and the cache of the plans that result."""
 
 # from __future__ import annotations
 
-import math
 import os
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
-# from kernels.flash_mla.call import Call
-# from kernels.flash_mla.tables import FLASH_MLA_TABLE
-# from kernels.flash_mla.torch_backend import TorchBackend
-# from kernels.flash_mla.triton_backend import TritonBackend
-
 BACKEND_VARIABLE = "KERNELPROOF_BACKEND"
-MAX_DISTANCE = 1.0  # an entry serves shapes at most this far away, in factors of two
+MAX_PLANS = 64  # a plan holds its workspace and output
+# A tuned entry is used for a shape at most this far away (in factors of two); beyond it the backend computes defaults.
+MAX_DISTANCE = 1.0
 
 
 class BackendError(RuntimeError):
     """The backend that KERNELPROOF_BACKEND names cannot be used."""
 
 
-class Backend(Protocol):
-    name: str
-
-    def available(self, device: torch.device) -> str | None: ...
-
-    def default_params(self, call: Call) -> dict[str, Any]: ...
-
-    def plan(self, call: Call, params: dict[str, Any]) -> Any: ...
+class Choice(NamedTuple):
+    backend: Any
+    params: dict[str, Any]
 
 
-BACKENDS: tuple[Backend, ...] = (TritonBackend(), TorchBackend())
+class Selection:
+    """The backends of one problem.
 
+    backends: in order of preference, each with name, available(device), default_params(shape, device), plan(data, params).
+    table: {device label: [{"shape": [...], "backend": name, "params": {...}}]}, tuned.
+    shape_of: data -> a named tuple with `distance`; plan_key: data -> a hashable, equal where a plan may be shared.
+    check: raises what is wrong with data, once for each plan.
+    """
 
-def choose(call: Call) -> tuple[Backend, dict[str, Any]]:
-    """The backend and all its parameters. Raises BackendError."""
-    backend = usable_backend(call.q.device, os.environ.get(BACKEND_VARIABLE, "auto"))
-    entry = tuned_entry(call, device_labels(call.q.device)) if backend.name == "triton" else {}
-    return backend, {**backend.default_params(call), **entry}
+    def __init__(
+        self,
+        backends: Sequence[Any],
+        table: dict[str, list[dict[str, Any]]],
+        shape_of: Callable[[tuple], Any],
+        plan_key: Callable[[tuple], tuple],
+        check: Callable[[tuple], None],
+    ) -> None:
+        self.backends, self.table = tuple(backends), table
+        self.shape_of, self.plan_key, self.check = shape_of, plan_key, check
+        self.plans: dict[tuple, Callable[[tuple], torch.Tensor]] = {}
 
+    def usable(self, device: torch.device, wanted: str) -> dict[str, Any]:
+        """Available backends by name in order of preference; only `wanted` unless that is "auto". Raises BackendError."""
+        reasons = {backend.name: backend.available(device) for backend in self.backends}
+        if wanted == "auto":
+            return {backend.name: backend for backend in self.backends if reasons[backend.name] is None}
+        if wanted not in reasons:
+            names = ", ".join(["auto", *reasons])
+            raise BackendError(f"{BACKEND_VARIABLE}={wanted}: no such backend; choose one of {names}")
+        if reasons[wanted]:
+            raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reasons[wanted]}; use auto, which takes what this machine has")
+        return {backend.name: backend for backend in self.backends if backend.name == wanted}
 
-def usable_backend(device: torch.device, wanted: str) -> Backend:
-    """The first available backend, or the one that is `wanted`."""
-    known = {backend.name: backend for backend in BACKENDS}
-    if wanted == "auto":
-        return next(backend for backend in BACKENDS if backend.available(device) is None)
-    if wanted not in known:
-        raise BackendError(f"{BACKEND_VARIABLE}={wanted}: no such backend; choose one of {', '.join(['auto', *known])}")
-    reason = known[wanted].available(device)
-    if reason:
-        raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes what this machine has")
-    return known[wanted]
+    def tuned_entry(self, shape: Any, labels: list[str], names: Sequence[str]) -> dict[str, Any] | None:
+        """The nearest tuned entry for one of the backends `names`, from the first label that has one near enough."""
+        for label in labels:
+            entries = [entry for entry in self.table.get(label, ()) if entry["backend"] in names]
+            distances = [shape.distance(type(shape)(*entry["shape"])) for entry in entries]
+            if distances and min(distances) <= MAX_DISTANCE:
+                return entries[distances.index(min(distances))]
+        return None
+
+    def choose(self, data: tuple) -> Choice:
+        """Tuned entry, else the defaults of the first usable backend. Raises BackendError."""
+        shape, device = self.shape_of(data), data[0].device
+        backends = self.usable(device, os.environ.get(BACKEND_VARIABLE, "auto"))
+        entry = self.tuned_entry(shape, device_labels(device), list(backends))
+        backend = backends[entry["backend"]] if entry else next(iter(backends.values()))
+        return Choice(backend, {**backend.default_params(shape, device), **(entry["params"] if entry else {})})
+
+    def plan_for(self, data: tuple) -> Callable[[tuple], torch.Tensor]:
+        """The plan that serves `data`. Raises BackendError and what `check` raises."""
+        key = (os.environ.get(BACKEND_VARIABLE, "auto"), *self.plan_key(data))
+        plan = self.plans.get(key)
+        if plan is None:
+            self.check(data)
+            backend, params = self.choose(data)
+            while len(self.plans) >= MAX_PLANS:
+                del self.plans[next(iter(self.plans))]
+            plan = self.plans[key] = backend.plan(data, params)
+        return plan
 
 
 def device_labels(device: torch.device) -> list[str]:
-    """What the table may call this device, most specific first: words of its name, then its architecture."""
+    """What a table may call this device, most specific first: words of its name, then its architecture."""
     if device.type != "cuda":
         return [device.type]
     properties = torch.cuda.get_device_properties(device)
+    # On ROCm gcnArchName reads like "gfx950:sramecc+:xnack-".
     arch = getattr(properties, "gcnArchName", "").split(":")[0] or f"sm_{properties.major}{properties.minor}"
     return [*properties.name.split(), arch]
 
+# >>> kernels/flash_mla/dispatch.py
+"""The backends of flash_mla_with_kvcache and their tuned parameters."""
 
-def workload(call: Call) -> tuple[str, tuple[int, ...]]:
-    """What the table knows a call by: its kind, and (batch, q_len, heads, tokens)."""
-    kind = "dense" if call.indices is None else call.layout
-    return kind, (*call.q.shape[:3], call.tokens)
+# from __future__ import annotations
 
+from typing import Any, cast
 
-def tuned_entry(call: Call, labels: list[str]) -> dict[str, Any]:
-    """Parameters of the nearest entry of the call's kind, from the first label that has one near enough; else nothing."""
-    kind, shape = workload(call)
-    for label in labels:
-        entries = [entry for entry in FLASH_MLA_TABLE.get(label, ()) if entry["kind"] == kind]
-        near = min(entries, key=lambda entry: distance(entry["shape"], shape), default=None)
-        if near is not None and distance(near["shape"], shape) <= MAX_DISTANCE:
-            return near["params"]
-    return {}
+# from kernels.flash_mla.call import call_key, workload
+# from kernels.flash_mla.tables import FLASH_MLA_TABLE
+# from kernels.flash_mla.torch_backend import TorchBackend
+# from kernels.flash_mla.triton_backend import TritonBackend
+# from kernels.selection import Selection
 
-
-def distance(known: list[int], shape: tuple[int, ...]) -> float:
-    """Sum of |log2| ratios: 1.0 is one factor of two in one dimension."""
-    return sum(abs(math.log2(max(a, 1) / max(b, 1))) for a, b in zip(known, shape, strict=True))
+# Plans live in the caller's scheduler object, which interface.py has checked; here it is only the choice.
+SELECTION = Selection(
+    (TritonBackend(), TorchBackend()), FLASH_MLA_TABLE, cast(Any, workload), cast(Any, call_key), lambda call: None
+)
 
 # >>> kernels/flash_mla/interface.py
 """flash_mla_with_kvcache and get_mla_metadata with the signatures and return values of FlashMLA's Python package."""
@@ -1484,9 +1302,8 @@ from typing import Any
 import torch
 
 # from kernels.flash_mla.call import Call, FlashMlaError, call_key, check_call
-# from kernels.flash_mla.dispatch import choose
-
-MAX_PLANS = 16  # a plan holds its workspace
+# from kernels.flash_mla.dispatch import SELECTION
+# from kernels.selection import MAX_PLANS
 
 
 class MetadataMismatch(FlashMlaError):
@@ -1604,7 +1421,7 @@ def plan_for(metadata: FlashMLASchedMeta, call: Call) -> Callable[[Call], tuple[
     key = call_key(call)
     plan = metadata.plans.get(key)
     if plan is None:
-        backend, params = choose(call)
+        backend, params = SELECTION.choose(call)
         while len(metadata.plans) >= MAX_PLANS:
             del metadata.plans[next(iter(metadata.plans))]
         plan = metadata.plans[key] = backend.plan(call, params)
@@ -1650,7 +1467,7 @@ from typing import Any
 import torch
 
 # from kernels.flash_mla.call import check_call
-# from kernels.flash_mla.dispatch import choose
+# from kernels.flash_mla.dispatch import SELECTION
 # from kernels.flash_mla.interface import FlashMLASchedMeta, flash_mla_with_kvcache, get_mla_metadata
 # from kernels.origin import note_origin
 
@@ -1672,5 +1489,5 @@ def custom_kernel(data: tuple) -> tuple[torch.Tensor, torch.Tensor]:
 def describe(data: tuple) -> dict[str, Any]:
     """The backend and parameters that serve `data`."""
     q, cache, options = data
-    backend, params = choose(check_call({"q": q, "k_cache": cache, **options}))
+    backend, params = SELECTION.choose(check_call({"q": q, "k_cache": cache, **options}))
     return {"backend": backend.name, "params": params}

@@ -80,7 +80,7 @@ DEFECTS = {
         {},
     ),
     "8 topk a multiple of 64": Defect(
-        [(CALL, "    require(not call.causal", "    require(call.indices.shape[2] % 64 == 0, '')\n    require(not call.causal")],
+        [(CALL, "    require(not call.c", "    require(call.indices.shape[2] % 64 == 0, '')\n    require(not call.c")],
         "judge",
         V32 | {"seed": 8, "topk": 37},
     ),
