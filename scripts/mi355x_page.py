@@ -7,6 +7,7 @@ import subprocess
 import time
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from gfx950 import compile_hip
 from gfx950.emulator import Counters, Estimate, Schedule, estimate
@@ -134,7 +135,7 @@ def device_compile_s() -> float:
 
 
 BODY = """\
-{cases} cases, {runs} runs: {verdict}. {today}, commit {commit}.
+{summary}
 
 ## The official shapes
 
@@ -158,17 +159,19 @@ If `hipcc` or `ninja` is missing, the HIP backend says so and AITER, Triton or t
 """
 
 
-def write_page(results: dict[str, Emulation], runs: int, wrong: list[str]) -> None:
-    per_tile = {traits: instructions_per_tile(traits) for traits in dict.fromkeys([*tuned_traits(), *VARIANTS.values()])}
+def summary(results: dict[str, Any], runs: int, wrong: list[str]) -> str:
+    """One line: how many cases, what came of them, when and at which commit."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=PAGE.parent)
     worst = max(result.rel_l2_worst for result in results.values())
     right = f"all right, no finding; worst relative L2 of a row {worst:.4f}"
+    verdict = f"**WRONG: {', '.join(wrong)}**" if wrong else right
+    return f"{len(results)} cases, {runs} runs: {verdict}. {date.today()}, commit {commit.stdout.strip()}."
+
+
+def write_page(results: dict[str, Emulation], runs: int, wrong: list[str]) -> None:
+    per_tile = {traits: instructions_per_tile(traits) for traits in dict.fromkeys([*tuned_traits(), *VARIANTS.values()])}
     body = BODY.format(
-        cases=len(results),
-        runs=runs,
-        verdict=f"**WRONG: {', '.join(wrong)}**" if wrong else right,
-        today=date.today(),
-        commit=commit.stdout.strip(),
+        summary=summary(results, runs, wrong),
         sequences=EMULATED_SEQUENCES,
         shapes="\n".join(shape_rows(results, EMULATED_SEQUENCES)),
         reachable=len(tuned_traits()),

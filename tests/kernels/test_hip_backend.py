@@ -1,7 +1,6 @@
 """The HIP backend's host side: traits, parameters, plans against a fake module, and the launcher's syntax and types."""
 
-import subprocess
-import sysconfig
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,9 @@ from kernels import hip_backend, hip_module
 from kernels.assets import HIP_ARGUMENTS, HIP_BINDING
 from kernels.hip_backend import HIP_MAX_SPLITS, HipBackend, HipPlan, Traits, cost_ns, module_source, traits_of, tuned_traits
 from kernels.layout import Shape
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "support"))
+import compile_only
 
 CPU = torch.device("cpu")
 SHAPES = st.builds(Shape, st.integers(1, 2048), st.integers(1, 4), st.integers(0, 1 << 17), st.sampled_from([16, 32]))
@@ -103,27 +105,10 @@ def test_tuned_kernels_share_a_module(monkeypatch):
     assert asked == [tuned_traits(), (Traits(direct_cvt=True),)]
 
 
-def compile_only(source, language, flags, tmp_path):
-    path = tmp_path / "module.src"
-    path.write_text(source)
-    command = ["clang-22", "-x", language, "-fsyntax-only", "-std=c++20", *flags, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
-@pytest.mark.parametrize("side", ["--cuda-host-only", "--cuda-device-only"])
+@pytest.mark.parametrize("side", compile_only.SIDES)
 def test_launcher_and_kernels_compile_against_rocms_headers(side, tmp_path):
-    triton = pytest.importorskip("triton")
-    headers = Path(triton.__file__).parent / "backends" / "amd" / "include"
-    resources = subprocess.run(["clang-22", "-print-resource-dir"], capture_output=True, text=True).stdout.strip()
-    flags = [side, "--offload-arch=gfx950", "-nogpulib", "-nogpuinc", "-D__HIP_PLATFORM_AMD__=1", "-isystem", str(headers)]
-    flags += ["-isystem", f"{resources}/include/cuda_wrappers", "-include", "__clang_hip_runtime_wrapper.h"]
-    compile_only(module_source(tuned_traits()), "hip", flags, tmp_path)
+    compile_only.compile_module(module_source(tuned_traits()), side, tmp_path)
 
 
 def test_binding_compiles_against_torchs_headers(tmp_path):
-    """torch/types.h is what it needs of torch/extension.h, which the loader includes."""
-    include = Path(torch.__file__).parent / "include"
-    flags = ["-isystem", str(include), "-isystem", str(include / "torch/csrc/api/include")]
-    flags += ["-isystem", sysconfig.get_paths()["include"]]
-    compile_only("#include <torch/types.h>\n" + HIP_ARGUMENTS + HIP_BINDING, "c++", flags, tmp_path)
+    compile_only.compile_binding(HIP_ARGUMENTS + HIP_BINDING, tmp_path)

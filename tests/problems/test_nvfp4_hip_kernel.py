@@ -4,6 +4,7 @@ more of the same."""
 import numpy as np
 import pytest
 import torch
+from nvfp4_cases import HEADS, heads_spec, make_input
 
 pytest.importorskip("gfx950")
 
@@ -14,15 +15,7 @@ from kernels.nvfp4_msa.hip_backend import HIP_TRAITS_OF_MODULE, Traits, device_s
 from scripts.nvfp4_emulation import compile_traits, decode_report, emulate, reference
 
 SCHEDULES = (Schedule.random(seed=1), Schedule.reverse(1).prompt())
-HEADS = [(1, 16, 1), (4, 16, 1), (1, 8, 2), (2, 16, 1), (4, 4, 3)]  # KV heads, query heads of each, query tokens
 LINEAR = Traits(swizzled=False)
-
-
-DEFAULTS = {"batchsize": 2, "qseqlen": 1, "kvseqlen": 400, "topk": 4, "seed": 1, "device": "cpu"}
-
-
-def make_input(**spec):
-    return reference.generate_input(**DEFAULTS | spec)
 
 
 def assert_right(data, traits=HIP_TRAITS_OF_MODULE[0], splits=2, **options):
@@ -34,9 +27,8 @@ def assert_right(data, traits=HIP_TRAITS_OF_MODULE[0], splits=2, **options):
 @pytest.mark.parametrize("slots", ["valid", "messy"])
 @pytest.mark.parametrize("heads", HEADS, ids=str)
 def test_head_counts_ragged_lengths_and_padding(heads, slots):
-    kv_heads, group, q_len = heads
-    options = {"numkvheads": kv_heads, "groupsize": group, "qseqlen": q_len, "padrows": 2, "kvmin": 0, "slots": slots}
-    assert_right(make_input(batchsize=3, seed=sum(heads), **options), num_xcds=2)
+    options = heads_spec(*heads) | {"padrows": 2, "kvmin": 0, "slots": slots}
+    assert_right(make_input(batchsize=3, kvseqlen=400, topk=4, seed=sum(heads), **options), num_xcds=2)
 
 
 @pytest.mark.parametrize("traits", HIP_TRAITS_OF_MODULE, ids=str)

@@ -1,14 +1,14 @@
 """Mistakes put into the NVFP4 HIP kernel on purpose: the emulation notices each."""
 
 import pytest
+from nvfp4_cases import make_input
 
 pytest.importorskip("gfx950")
 
 from gfx950 import compile_hip
 from kernels.nvfp4_msa.hip_backend import HIP_TRAITS_OF_MODULE, device_source
-from scripts.nvfp4_emulation import emulate, instantiation, reference
+from scripts.nvfp4_emulation import emulate, instantiation
 
-slow = pytest.mark.slow
 MISTAKES = {
     "a block is read before it has arrived": ("        wait_loads<(kAhead - 1) * Loader::kLoads>();\n", ""),
     "a block is overwritten before it is read": ("      free = block;\n", "      free = &shared->ring[0];\n"),
@@ -28,5 +28,5 @@ def test_the_emulation_notices_mistakes(mistake):
     source, traits = device_source(), HIP_TRAITS_OF_MODULE[0]
     assert source.count(right) == 1
     code = compile_hip(source.replace(right, wrong) + instantiation(traits))
-    data = reference.generate_input(1, 1, 2000, 16, 3, device="cpu")
+    data = make_input(batchsize=1, kvseqlen=2000, topk=16)
     assert not emulate(data, traits, 2, code=code, lds_fills=("nan",)).verdict.ok

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 import torch
+from nvfp4_cases import REFERENCE, make_input
 
 pytest.importorskip("gfx950")
 
@@ -11,22 +12,18 @@ from gfx950.emulator import Schedule, launch
 from gfx950.errors import EmulationFault
 from kernels.nvfp4_msa import hip_backend
 from kernels.nvfp4_msa.hip_backend import HIP_TRAITS_OF_MODULE, HipPlan
-from scripts.nvfp4_emulation import THREADS, compile_traits, emulate, launch_arguments, reference
+from scripts.nvfp4_emulation import THREADS, compile_traits, emulate, launch_arguments
 
 TRAITS = HIP_TRAITS_OF_MODULE[0]
 PARAMS = {"buffers": TRAITS.buffers, "waves_per_simd": TRAITS.waves_per_simd, "num_kv_splits": 2, "num_xcds": 1}
 ORDERS = [Schedule.round_robin(1), Schedule.round_robin(64), Schedule.reverse(1), Schedule.to_barrier()]
 ORDERS += [Schedule.random(seed=3)]
-DEFAULTS = {"batchsize": 2, "qseqlen": 1, "kvseqlen": 1900, "topk": 5, "seed": 2, "device": "cpu"}
-
-
-def make_input(**spec):
-    return reference.generate_input(**DEFAULTS | spec)
+FIVE_BLOCKS = {"kvseqlen": 1900, "topk": 5, "seed": 2}
 
 
 @pytest.mark.parametrize("in_flight", [1, 3, 64])
 def test_workgroups_arrive_in_any_order(in_flight):
-    data = make_input(qseqlen=2, groupsize=4, slots="messy")
+    data = make_input(**FIVE_BLOCKS, qseqlen=2, groupsize=4, slots="messy")
     result = emulate(data, TRAITS, 5, schedules=ORDERS, lds_fills=("nan",), workgroups_in_flight=in_flight)
     assert result.verdict.ok, str(result.verdict)
 
@@ -61,7 +58,7 @@ def module(monkeypatch):
 
 
 def right(data, output):
-    return reference.judge(data, output)["strict"]["ok"]
+    return REFERENCE.judge(data, output)["strict"]["ok"]
 
 
 def abort(plan, module, data):
@@ -78,7 +75,7 @@ def abort(plan, module, data):
 
 
 def test_counters_are_zero_after_every_call(module):
-    data, other = make_input(), make_input(seed=9)
+    data, other = make_input(**FIVE_BLOCKS), make_input(**FIVE_BLOCKS | {"seed": 9})
     plan = HipPlan(data, PARAMS)
     for each in (data, other, data):
         assert right(each, plan(each))
@@ -86,7 +83,7 @@ def test_counters_are_zero_after_every_call(module):
 
 
 def test_the_call_after_an_aborted_one_is_right(module):
-    data = make_input()
+    data = make_input(**FIVE_BLOCKS)
     plan = HipPlan(data, PARAMS)
     abort(plan, module, data)
     assert right(data, plan(data))
@@ -95,7 +92,7 @@ def test_the_call_after_an_aborted_one_is_right(module):
 
 def test_recover_repairs_what_was_aborted_behind_the_plans_back(module):
     """Without it the stale counter has rows combined before their splits are complete, in this call and all others."""
-    data = make_input()
+    data = make_input(**FIVE_BLOCKS)
     plan = HipPlan(data, PARAMS)
     abort(plan, module, data)
     plan.launching = False  # as after a launch that failed when its call had returned
