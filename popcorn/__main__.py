@@ -1,4 +1,4 @@
-"""Command line: python -m popcorn submit|list|show|delete|watch. For machines without the public client; needs only Python."""
+"""Command line: python -m popcorn submit|list|show|delete|watch. For machines without the public client."""
 
 import argparse
 import json
@@ -227,8 +227,10 @@ def _target(client: Client, options: argparse.Namespace, content: bytes) -> tupl
 
 
 def _only(found: list[str], option: str) -> str:
+    if not found:
+        raise UsageFault(f"the server has no {option} yet; --{option} names one")
     if len(found) != 1:
-        raise UsageFault(f"--{option} is needed; the server has {', '.join(found) or 'none'}")
+        raise UsageFault(f"--{option} is needed; the server has {', '.join(found)}")
     return found[0]
 
 

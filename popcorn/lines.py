@@ -18,7 +18,8 @@ def run_lines(run: RunDetail) -> list[str]:
     name = f"{'secret' if run.secret else 'public'} {run.mode}"
     score = f", {microseconds(run.score)}" if run.score is not None else ""
     body = printable(run.report).splitlines() if run.report else case_lines(run.result or {})
-    return [printable(f"{_mark(run.passed)} {name} run on {run.runner or 'a runner'}{score}"), *(f"  {line}" for line in body)]
+    head = printable(f"{_mark(run.passed)} {name} run on {run.runner or 'a runner'}{score}")
+    return [head, *(f"  {line}".rstrip() for line in body)]
 
 
 def case_lines(result: Mapping[str, str]) -> list[str]:
@@ -80,7 +81,7 @@ def head_line(submission: SubmissionDetail) -> str:
 def end_line(submission: SubmissionDetail) -> str:
     """How it ended; the first line of the job's error, as the reports of its runs have told the rest."""
     error = (submission.job.error or "") if submission.job else ""
-    first = error.strip().partition("\n")[0]
+    first = error.strip().removeprefix("❌").strip().partition("\n")[0]
     why = f": {first}" if first and status_of(submission) in FAILED_STATUSES else ""
     return printable(f"Submission {submission.id}: {_words(status_of(submission))}{why}")
 

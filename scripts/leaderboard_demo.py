@@ -22,7 +22,7 @@ from leaderboard.jobs import add_run, claim, finish, heartbeat, register
 from leaderboard.settings import Settings
 from leaderboard.store.columns import utc_now
 from leaderboard.store.database import Store
-from leaderboard.store.models import Case, Job, Leaderboard, Run, Runner, Submission
+from leaderboard.store.models import Case, Job, Leaderboard, Run, Runner, Submission, SubmissionRun
 from leaderboard.store.models import User as UserRow
 from leaderboard.submissions import Offer, accept, mark_hacked
 
@@ -142,7 +142,12 @@ def _tell(session: Session, board: Leaderboard, runner: Runner, story: Story) ->
     at, seconds = submission.submitted_at, 40 + 9 * story.factor
     outcome = _run(session, job, story)
     finish(session, job.id, job.lease or "", outcome, "the ranked run took longer than 180 s" if outcome == "timed_out" else "")
-    job.started_at, job.ended_at = at + timedelta(seconds=7), at + timedelta(seconds=7 + seconds)
+    start, length = at + timedelta(seconds=7), timedelta(seconds=seconds)
+    job.started_at, job.ended_at = start, start + length
+    runs = session.query(SubmissionRun).filter_by(submission_id=submission.id).order_by(SubmissionRun.run_id).all()
+    for index, link in enumerate(runs):
+        began = start + length * index / len(runs)
+        link.run.started_at, link.ended_at = began.isoformat(), began + length / len(runs)
     if story.ending == "hacked":
         admin = session.query(UserRow).filter_by(name="demo-admin").one()
         mark_hacked(session, submission.id, "it keeps the outputs of earlier calls", Identity(admin.id, admin.name, "admin"))

@@ -30,25 +30,27 @@ def main() -> int:
         for scheme in ("light", "dark"):
             browser.look(WIDTH_PX, scheme, scale=SCALE)
             browser.open(page)
-            _shoot(browser, f"report-{scheme}.png", 0, _place(browser, "figure.floors").bottom + MARGIN_PX)
-            case = _place(browser, "#case-4")
-            _shoot(browser, f"report-case-{scheme}.png", case.top - MARGIN_PX, case.bottom + MARGIN_PX)
+            shoot(browser, f"report-{scheme}.png", 0, place(browser, "figure.floors").bottom + MARGIN_PX)
+            case = place(browser, "#case-4")
+            shoot(browser, f"report-case-{scheme}.png", case.top - MARGIN_PX, case.bottom + MARGIN_PX)
     return 0
 
 
-class _Place:
+class Place:
     """Where an element stands on the page, CSS pixels."""
 
     def __init__(self, top: float, bottom: float):
         self.top, self.bottom = top, bottom
 
 
-def _place(browser: Browser, selector: str) -> _Place:
+def place(browser: Browser, selector: str) -> Place:
+    """Where the first element that fits stands."""
     box = f"(b => [b.top + scrollY, b.bottom + scrollY])(document.querySelector('{selector}').getBoundingClientRect())"
-    return _Place(*browser.evaluate(box))
+    return Place(*browser.evaluate(box))
 
 
-def _shoot(browser: Browser, name: str, top: float, bottom: float) -> None:
+def shoot(browser: Browser, name: str, top: float, bottom: float) -> None:
+    """Keep the page from `top` to `bottom`, CSS pixels, as docs/images/NAME."""
     path = IMAGES / name
     browser.screenshot(path, top, bottom - top)
     size_bytes = path.stat().st_size

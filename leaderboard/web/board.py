@@ -11,7 +11,7 @@ from leaderboard.web import links, words
 from leaderboard.web.filters import Filters, filtered_list
 from leaderboard.web.layout import document
 from leaderboard.web.overview import first_line
-from leaderboard.web.parts import empty, tabs
+from leaderboard.web.parts import empty, tabs, user_link
 from leaderboard.web.plot_history import history_plot
 from leaderboard.web.ranking import excluded_list, ranking_table
 from leaderboard.web.visit import Visit
@@ -51,25 +51,25 @@ def board_page(visit: Visit, view: BoardView, address: str) -> str:
 
 
 def _head(visit: Visit, view: BoardView) -> Html:
-    board, best = view.board, view.ranks[0] if view.ranks else None
+    board = view.board
     context = tag("span", f"{board.name}{f' on {view.gpu}' if view.gpu else ''}", class_="eyebrow")
-    value = tag("span", words.big_score(best.score_ns), tag("span", " µs", class_="unit"), class_="score") if best else None
-    none = tag("span", "No score yet", class_="score none")
-    closing = tag(
-        "span", words.deadline(board.deadline, visit.now), ".", class_=f"verdict {'good' if board.is_open else 'quiet'}"
-    )
-    by = (
-        [" The best is ", tag("a", f"#{best.submission_id}", href=links.submission(best.submission_id)), f" by {best.user}."]
-        if best
-        else []
-    )
-    return tag(
-        "div",
-        tag("h1", context, " ", value or none),
+    mood = "good" if board.is_open else "quiet"
+    closing = tag("span", words.deadline(board.deadline, visit.now), ".", class_=f"verdict {mood}")
+    value, by = _best(view.ranks[0]) if view.ranks else (tag("span", "No score yet", class_="score none"), None)
+    parts = (
+        tag("h1", context, " ", value),
         tag("p", closing, by, class_="lede"),
+        tag("p", first_line(board.description), class_="quiet"),
         _figures(visit, view),
-        class_="title",
     )
+    return tag("div", parts, class_="title")
+
+
+def _best(rank: Rank) -> tuple[Html, list[Html | str]]:
+    """The score to beat, and whose it is."""
+    value = tag("span", words.big_score(rank.score_ns), tag("span", " µs", class_="unit"), class_="score")
+    link = tag("a", f"#{rank.submission_id}", href=links.submission(rank.submission_id))
+    return value, [" The best is ", link, " by ", user_link(rank.user), "."]
 
 
 def _figures(visit: Visit, view: BoardView) -> Html | None:
@@ -107,7 +107,7 @@ def _take_part(board: Board, gpu: str | None, address: str) -> Html:
         (
             tag("p", "With the public client:"),
             tag("pre", command, class_="copy"),
-            tag("p", "Or with the one that comes with this server, which needs nothing but Python:", class_="later"),
+            tag("p", "Or with the one that comes with this server, for machines without the public one:", class_="later"),
             tag("pre", own, class_="copy"),
         )
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from harness.report.markup import Html, join, tag
 from harness.report.page_parts import definitions, section
 from harness.report.words import duration, size
-from leaderboard.queries.views import Rank, RunView, SubmissionDetail, SubmissionRow
+from leaderboard.queries.views import JobView, Rank, RunView, SubmissionDetail, SubmissionRow
 from leaderboard.web import links, words
 from leaderboard.web.layout import action, document
 from leaderboard.web.parts import empty, field, tabs, user_link
@@ -128,20 +128,24 @@ def _microseconds(score_ns: float | None) -> Html | None:
 
 def _facts(detail: SubmissionDetail) -> Html | None:
     row, job = detail.row, detail.job
-    took = job.ended_at - job.started_at if job.ended_at and job.started_at else None
-    waited = job.started_at - job.created_at if job.started_at and job.status != "pending" else None
     facts = (
         ("Submitted by", user_link(row.user)),
         ("Submitted", words.moment(row.submitted_at)),
         ("File", f"{row.file_name}, {size(detail.size_bytes)}"),
         ("Mode", row.mode),
-        ("SHA-256", tag("code", row.sha256, class_="digest")),
         ("Runner", job.runner if job.status != "pending" else None),
-        ("Waited", words.span(waited) if waited is not None else None),
-        ("Ran for", words.span(took) if took is not None else None),
+        ("Waited, ran", _lengths(job)),
+        ("SHA-256", tag("code", row.sha256, class_="digest")),
         ("Attempts", job.attempts if job.attempts > 1 else None),
     )
     return definitions(facts, "facts")
+
+
+def _lengths(job: JobView) -> str | None:
+    """How long it waited and how long it took, of a job that has ended."""
+    if job.started_at is None or job.ended_at is None:
+        return None
+    return f"{words.span(job.started_at - job.created_at)}, {words.span(job.ended_at - job.started_at)}"
 
 
 def _job(detail: SubmissionDetail, visit: Visit) -> Html | None:
@@ -163,7 +167,7 @@ def _runs(view: SubmissionView) -> Html:
     path = links.submission(row.id)
     places = [(_run_tab(run), f"{path}?run={run.run_id}#runs", run.run_id == view.run.run_id) for run in runs]
     where = (
-        ("Device", view.run.device), ("Runner", view.run.runner), ("Started", words.moment(view.run.started_at)),
+        ("Device", view.run.device), ("Started", words.moment(view.run.started_at)),
         ("Took", duration((view.run.ended_at - view.run.started_at).total_seconds() * 1e9)), ("Score", _microseconds(view.run.score_ns)),
     )  # fmt: skip
     return join((tabs("Runs", places), definitions(where, "facts run-facts"), run_body(view.run)))
