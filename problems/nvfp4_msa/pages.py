@@ -103,7 +103,7 @@ def read_pages(cache: torch.Tensor, v_scales: str = "swizzled") -> Heads:
     """What `write_pages` was given, for a cache or any selection of its pages. Raises PageError."""
     _check_order(v_scales)
     num_kv_heads = check_cache(cache)
-    flat = cache.reshape(len(cache), -1)
+    flat = cache.flatten(1)
     parts = Heads(*(flat[:, s.offset : s.offset + s.nbytes].view(-1, *s.shape) for s in sections(num_kv_heads)))
     return parts._replace(v_scales=unswizzle(parts.v_scales)) if v_scales == "swizzled" else parts
 

@@ -313,7 +313,8 @@ def oracle(data: Inputs) -> torch.Tensor:
 def _chunks(rows: torch.Tensor, topk: int) -> Iterator[torch.Tensor]:
     """Rows in chunks whose keys and values take about 128 MB (CPU) or 4 GB (GPU) of fp64."""
     budget = 1 << (27 if rows.device.type == "cpu" else 32)
-    return iter(rows.split(max(1, budget // (topk * PAGE_TOKENS * HEAD_DIM * 16))))
+    chunk_rows = max(1, budget // (topk * PAGE_TOKENS * HEAD_DIM * 16))
+    return iter(rows.split(chunk_rows)) if len(rows) else iter(())
 
 
 def _attend(data: Inputs, rows: torch.Tensor, kv_head: int, valid: torch.Tensor) -> torch.Tensor:
