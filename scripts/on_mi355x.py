@@ -3,9 +3,8 @@
 
     python scripts/on_mi355x.py [--quick]
 
-For each backend (hip, aiter, triton): is it right on official, ragged and adversarial cases, and how fast on the official
-ones? Results go to results/mi355x/ as JSON; the text between the lines at the end is what to report. --quick: right or wrong
-only, no timing.
+For each problem and backend: is it right on all cases, and how fast on those of the leaderboard? Results go to results/mi355x/
+as JSON; the text between the lines at the end is what to report. --quick: right or wrong only, no timing.
 """
 
 from __future__ import annotations
@@ -16,25 +15,37 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "results" / "mi355x"
-BACKENDS = ("hip", "aiter", "triton")
-CASE_SETS = ("official", "ragged", "adversarial")
 RULE = "-" * 24
 
 
-def evaluate(backend: str, mode: str, case_set: str) -> tuple[int, dict[str, Any], float]:
+class Problem(NamedTuple):
+    """A problem folder, the backends of its submission that this card can run, and its case sets; "own" are task.yml's."""
+
+    folder: str
+    backends: tuple[str, ...]
+    case_sets: tuple[str, ...] = ("own",)
+
+
+PROBLEMS = (
+    Problem("configs", ("hip", "aiter", "triton"), ("own", "ragged", "adversarial")),
+    Problem("problems/nvfp4_msa", ("hip", "triton")),
+)
+
+
+def evaluate(problem: Problem, backend: str, mode: str, case_set: str) -> tuple[int, dict[str, Any], float]:
     """Exit code of eval.py, its Result (empty if there is none), and the seconds it took, compilation included."""
-    cases = case_set if case_set == "official" else str(ROOT / "configs" / "cases" / f"{case_set}.txt")
-    path = FOLDER / f"{backend}-{mode}-{case_set}.json"
+    path = FOLDER / f"{Path(problem.folder).name}-{backend}-{mode}-{case_set}.json"
     path.unlink(missing_ok=True)
-    command = [sys.executable, "eval.py", "--mode", mode, "--cases", cases, "--backend", backend, "--json", str(path)]
+    cases = [] if case_set == "own" else ["--cases", f"{problem.folder}/cases/{case_set}.txt"]
+    options = ["--problem", problem.folder, "--mode", mode, "--backend", backend, "--json", str(path), *cases]
     started = time.monotonic()
-    code = subprocess.run(command, cwd=ROOT).returncode
+    code = subprocess.run([sys.executable, "eval.py", *options], cwd=ROOT).returncode
     result = json.loads(path.read_text()) if path.exists() else {}
     return code, result, time.monotonic() - started
 
@@ -48,6 +59,21 @@ def machine() -> str:
     return f"{properties.name}, {arch}, ROCm {torch.version.hip}, torch {torch.__version__}, commit {commit}"
 
 
+def report_lines(problem: Problem, backend: str, quick: bool) -> tuple[list[str], bool]:
+    """What to report of a backend, and whether it is wrong somewhere."""
+    rows, failed = [], False
+    for case_set in problem.case_sets:
+        code, _, seconds = evaluate(problem, backend, "test", case_set)
+        failed |= code != 0
+        rows.append(("test", case_set, "right" if code == 0 else f"exit code {code}", seconds))
+    if not quick:
+        code, result, seconds = evaluate(problem, backend, "benchmark", "own")
+        score = result.get("score", {}).get("value_ns")
+        rows.append(("benchmark", "own", f"{score / 1000:.2f} us" if score else f"exit code {code}", seconds))
+    name = f"{problem.folder:<20} {backend:<8}"
+    return [f"{name} {mode:<9} {cases:<12} {shown:<14} {seconds:6.0f} s" for mode, cases, shown, seconds in rows], failed
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="right or wrong only")
@@ -57,17 +83,10 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     FOLDER.mkdir(parents=True, exist_ok=True)
     lines, failed = [machine()], False
-    for backend in BACKENDS:
-        for case_set in CASE_SETS:
-            code, _, seconds = evaluate(backend, "test", case_set)
-            failed |= code != 0
-            verdict = "right" if code == 0 else f"exit code {code}"
-            lines.append(f"{backend:<8} test      {case_set:<12} {verdict:<14} {seconds:6.0f} s")
-        if not options.quick:
-            code, result, seconds = evaluate(backend, "benchmark", "official")
-            score = result.get("score", {}).get("value_ns")
-            shown = f"{score / 1000:.2f} us" if score else f"exit code {code}"
-            lines.append(f"{backend:<8} benchmark {'official':<12} {shown:<14} {seconds:6.0f} s")
+    for problem in PROBLEMS:
+        for backend in problem.backends:
+            found, bad = report_lines(problem, backend, options.quick)
+            lines, failed = [*lines, *found], failed or bad
     print("\n".join([RULE, *lines, f"and the files in {FOLDER.relative_to(ROOT)}/", RULE]))
     return int(failed)
 

@@ -1,6 +1,8 @@
 """The NVFP4 HIP kernel's gfx950 machine code in the emulator, against the problem's fp64 oracle; scripts/emulate_nvfp4.py runs
 more of the same."""
 
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -94,6 +96,20 @@ def test_queries_of_any_size(magnitude):
     data[0][:, ::2] /= 2  # heads differ in their scale
     assert data[0].isfinite().all()
     assert_right(data, schedules=SCHEDULES[:1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_random_cases(seed):
+    draw = random.Random(seed)
+    traits = draw.choice(HIP_TRAITS_OF_MODULE)
+    spec = {"batchsize": draw.randint(1, 4), "qseqlen": draw.randint(1, 5), "kvseqlen": draw.randint(1, 3000), "kvmin": 0}
+    spec |= {"topk": draw.choice([1, 2, 3, 8, 16, 33, 64]), "numkvheads": draw.randint(1, 4), "groupsize": draw.randint(1, 16)}
+    spec |= {"slots": draw.choice(["valid", "messy"]), "padrows": draw.randint(0, 4), "seed": seed}
+    spec |= {"dist": draw.choice(reference.DISTRIBUTIONS), "vscales": "swizzled" if traits.swizzled else "linear"}
+    data = make_input(**spec)
+    splits, in_flight = draw.choice([1, 2, 3, spec["topk"], 64]), draw.choice([1, 2, 8, 100])
+    assert_right(data, traits, splits, num_xcds=draw.randint(1, 8), workgroups_in_flight=in_flight)
 
 
 def test_pages_beyond_two_gigabytes():
