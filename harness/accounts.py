@@ -6,6 +6,7 @@ from the time in which referee and worker waited for a processor. All three hold
 """
 
 import contextlib
+import math
 import os
 import statistics
 import time
@@ -18,10 +19,14 @@ from harness.family import family
 CALL_OVERHEAD_NS = 3_000_000
 NS_PER_OUTPUT_BYTE = 1.0  # first touch of fresh pages included
 QUIET_NS = 1_000_000
+AHEAD_CHARGE = 4  # work at rest must never pay, whatever honest work takes on a busy machine
 CORES_SLACK = 1.25
 MIN_CALLS = 2  # before a contradiction is believed
 WALL_TOLERANCE = 1.5
 WALL_ALLOWANCE_NS = 2_000_000  # beside an answer in which nothing was called
+BURST_TOLERANCE = 2.0
+BURST_NS, MAX_BURST_CALLS = 10_000_000, 32  # a burst is to last so long, that its answer's own time does not matter
+MAX_BURSTS = 4  # the fastest counts
 CPUCLOCK_SCHED = 2  # linux/posix-timers.h: the clock id of another process's processor time
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 CHILDREN_USER, CHILDREN_SYSTEM = 13, 14  # fields of /proc/PID/stat, counted from the state
@@ -71,15 +76,35 @@ class Ledger:
     at_most_ns: list[int] = field(default_factory=list)  # by the wall clock
     running_ns: list[int] = field(default_factory=list)  # the same without waiting for a processor
     used_ns: list[int] = field(default_factory=list)  # processor time, where that says something
+    hidden_ns: list[int] = field(default_factory=list)  # launch latencies that reported times leave out
+    bursts_ns: list[float] = field(default_factory=list)  # of a call in a burst, its share of any answer's time included
     output_bytes: int = 0
 
-    def enter(self, reported_ns: int, wall_ns: int, waited_ns: int, used_ns: int | None, output_bytes: int) -> None:
-        """A call that is said to have taken `reported_ns`."""
+    def enter(
+        self, reported_ns: int, wall_ns: int, waited_ns: int, used_ns: int | None, output_bytes: int, hidden_ns: int = 0
+    ) -> None:
+        """A call that is said to have taken `reported_ns`, and `hidden_ns` of the host's time that do not count."""
         self.reported_ns.append(reported_ns)
+        self.hidden_ns.append(hidden_ns)
         self.at_most_ns.append(max(0, wall_ns - self.idle_ns))
         self.running_ns.append(max(0, wall_ns - self.idle_ns - waited_ns))
         self.used_ns += [] if used_ns is None else [used_ns]
         self.output_bytes = max(self.output_bytes, output_bytes)
+
+    def enter_burst(self, calls: int, wall_ns: int, waited_ns: int) -> None:
+        """Calls in a row that took the referee `wall_ns` in all."""
+        self.bursts_ns.append(max(0, wall_ns - self.idle_ns - waited_ns) / calls)
+
+    @property
+    def burst_calls(self) -> int:
+        """How many calls the next burst needs, so that it tells more than single calls did; 0 if it would not."""
+        enough = len(self.bursts_ns) >= MAX_BURSTS or (self.bursts_ns and not self._too_long_in_a_row())
+        calls = min(MAX_BURST_CALLS, math.ceil(BURST_NS / max(1.0, self._said_ns)))
+        return 0 if enough or calls < 2 else calls
+
+    @property
+    def _said_ns(self) -> float:
+        return statistics.median(self.reported_ns)
 
     @property
     def bound_ns(self) -> float | None:
@@ -90,7 +115,7 @@ class Ledger:
         """Why the reported times cannot be true; empty if they can."""
         if len(self.reported_ns) < MIN_CALLS:
             return ""
-        return self._too_much_work() or self._too_long()
+        return self._too_much_work() or self._too_long() or self._too_long_in_a_row()
 
     def _too_much_work(self) -> str:
         calls = len(self.used_ns)
@@ -102,13 +127,22 @@ class Ledger:
         return f"reported {said:.0f} us a call and used {used:.0f} us of processor time a call on {self.cores} cores"
 
     def _too_long(self) -> str:
-        said_ns, seen_ns = statistics.median(self.reported_ns), statistics.median(self.running_ns)
+        said_ns, seen_ns = self._said_ns, statistics.median(self.running_ns)
         allowance_ns = WALL_ALLOWANCE_NS + NS_PER_OUTPUT_BYTE * self.output_bytes
         if seen_ns <= WALL_TOLERANCE * said_ns + allowance_ns:
             return ""
         return f"reported {said_ns / 1e3:.0f} us a call and kept the referee waiting for {seen_ns / 1e3:.0f} us"
 
+    def _too_long_in_a_row(self) -> str:
+        if not self.bursts_ns:
+            return ""
+        said_ns, seen_ns = self._said_ns, min(self.bursts_ns)
+        overhead_ns = WALL_ALLOWANCE_NS / min(MAX_BURST_CALLS, math.ceil(BURST_NS / max(1.0, said_ns)))
+        if seen_ns <= BURST_TOLERANCE * (said_ns + statistics.median(self.hidden_ns)) + overhead_ns:
+            return ""
+        return f"reported {said_ns / 1e3:.0f} us a call and took {seen_ns / 1e3:.0f} us for each of several in a row"
+
 
 def worked_ahead_ns(used_ns: int) -> int:
-    """Processor time used at rest that counts as the next call's."""
-    return max(0, used_ns - QUIET_NS)
+    """What processor time used at rest adds to the next call's time."""
+    return AHEAD_CHARGE * max(0, used_ns - QUIET_NS)

@@ -162,7 +162,17 @@ class CaseRun:
             if done or not self.passes:
                 break
         if self.passes:
+            if self._policy.bursts:
+                self._burst()
             self._both(Contestant.close_ledger)
+
+    def _burst(self) -> None:
+        """Calls in a row, apart from the samples, each time on fresh contents: a bound for what was reported."""
+        while self.passes and self._candidate.needs_burst:
+            self._renew(self._random.choice(self._pool))
+            self._candidate.burst()
+            if self._policy.judged == "each":
+                self._candidate.check(self._present.value, self._policy.strict)
 
     def _has_enough(self) -> bool:
         """Whether the policy is satisfied with every side's samples."""

@@ -1,5 +1,6 @@
 """One submission on one case: calls, verdict, samples. A CaseRun drives one of these, or two in turn."""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,7 +124,23 @@ class Contestant:
         sampling.exposed += exposed
         sampling.samples_ns.append(called.sample.elapsed_ns + called.ahead_ns)
         elapsed_ns, (wall_ns, waited_ns) = called.sample.elapsed_ns, (called.wall_ns, called.waited_ns)
-        sampling.ledger.enter(elapsed_ns, wall_ns, waited_ns, called.used_ns, called.nbytes)
+        hidden_ns = called.sample.host_ns if self._policy.hides_launch else 0
+        sampling.ledger.enter(elapsed_ns, wall_ns, waited_ns, called.used_ns, called.nbytes, hidden_ns)
+
+    def burst(self) -> None:
+        """Calls in a row on the present inputs; the output of one of them, whichever, is the next to be judged."""
+        assert self.sampling is not None
+        calls = self.sampling.ledger.burst_calls
+        if not calls:
+            return
+        burst = self._session.burst(self._inputs, calls)
+        self.sampling.ledger.enter_burst(calls, burst.wall_ns, burst.waited_ns)
+        self._last = random.SystemRandom().choice(burst.called)
+
+    @property
+    def needs_burst(self) -> bool:
+        """Whether a burst would say more about the samples than the samples do."""
+        return self.sampling is not None and bool(self.sampling.ledger.burst_calls)
 
     def close_ledger(self) -> None:
         """Hold the samples against the referee's accounts. Raises ClockTampered."""

@@ -109,6 +109,7 @@ class Policy:
     judged: Literal["ends", "each"] = "ends"  # the outputs of the first and the last call, or of every sample
     strict: bool = True  # judged outputs get the strict verdict too
     foreseeable: bool = False  # fresh contents come from the next seed of a sequence, not from one drawn at random
+    bursts: bool = False  # after the samples calls in a row are made, which bound them by the referee's own clock
     pool: int = 1  # sets of input buffers, visited in random order
     alike: bool = False  # first call, warm-ups and samples are made in the same way, warm-ups in random number
 
@@ -126,6 +127,7 @@ def robust(mode: str, device: Device, budget_s: float | None = None) -> Policy:
         first_case_warmup=None,
         fresh="each",
         judged="each",
+        bursts=True,
         pool=2,
         alike=True,
     )
@@ -141,6 +143,7 @@ def weakened(policy: Policy, defences: Defences) -> Policy:
         strict=policy.strict and defences.strict_verdict,
         foreseeable=policy.foreseeable or not defences.secret_seed,
         alike=policy.alike and defences.one_code_path,
+        bursts=policy.bursts and defences.referee_clock,
         cold=policy.cold if defences.cold_caches else Cold("none"),
     )
 

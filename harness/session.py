@@ -61,11 +61,12 @@ class Called:
     sample: Sample
     tree: Any
     storages: tuple[tuple[int, torch.device], ...]  # bytes and device of each
-    description: Any  # what the submission's describe() returned: reported, never trusted
+    description: Any = None  # what the submission's describe() returned: reported, never trusted
     wall_ns: int = 0  # by the referee's clock, from the request until the last answer; without the sleep it asked for
     waited_ns: int = 0  # of that, for a processor
     ahead_ns: int = 0  # processor time that it used for this call before it was asked
     used_ns: int | None = None  # processor time of the worker and all that it started, within that; unknown on a GPU
+    index: int = 0  # in its burst
     taken: bool = False
     output: Any = None  # once taken
 
@@ -73,6 +74,15 @@ class Called:
     def nbytes(self) -> int:
         """Bytes of the output."""
         return sum(nbytes for nbytes, _ in self.storages)
+
+
+@dataclass(frozen=True)
+class Burst:
+    """Calls in a row: how long they took by the referee's clock, of that waiting for a processor, and their outputs."""
+
+    called: tuple[Called, ...]
+    wall_ns: int
+    waited_ns: int
 
 
 class Session:
@@ -196,6 +206,18 @@ class Session:
         waited_ns = self._waited_ns() - waited_ns
         return replace(called, wall_ns=max(0, wall_ns), waited_ns=waited_ns, taken=take, output=output)
 
+    def burst(self, inputs: str, calls: int) -> Burst:
+        """Run custom_kernel `calls` times in a row on lent inputs, warm; the outputs are there until the next call."""
+        waited_ns, asked_at_ns = self._waited_ns(), time.perf_counter_ns()
+        outputs = self._ask("BURST", {"inputs": inputs, "calls": calls}, "burst").get("outputs")
+        wall_ns, waited_ns = self._answered_at_ns - asked_at_ns, self._waited_ns() - waited_ns
+        if not isinstance(outputs, list) or len(outputs) != calls:
+            raise self._violated(f"a burst that is not {calls} outputs")
+        described = enumerate(map(self._output_of, outputs))
+        nothing = Sample(0, 0, False)
+        called = tuple(Called(nothing, tree, storages, index=index) for index, (tree, storages) in described)
+        return Burst(called, wall_ns, waited_ns)
+
     def _called(self, answer: dict[str, Any]) -> Called:
         times = {name: self._natural(answer, name) for name in ("elapsed_ns", "host_ns")}
         tree, storages = self._output_of(answer.get("output"))
@@ -235,7 +257,7 @@ class Session:
         offsets, total = _layout([nbytes for nbytes, _ in called.storages])
         fd = memory.create_memfd("kernelproof-output", total)
         try:
-            self._ask("TAKE", {"offsets": offsets, "nbytes": total}, "taken", (fd,))
+            self._ask("TAKE", {"call": called.index, "offsets": offsets, "nbytes": total}, "taken", (fd,))
             shared = memory.byte_view(memory.map_shared(fd, total))
         finally:
             os.close(fd)

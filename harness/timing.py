@@ -64,6 +64,11 @@ def make_timer(device: torch.device, cold: Cold, synchronized: bool = True) -> T
     return CpuTimer(cold) if device.type == "cpu" else GpuTimer(device, cold, synchronized)
 
 
+def in_a_row(call: Callable[[], Any], calls: int, keep: Keep) -> list[Any]:
+    """What `keep` makes of the outputs of calls that follow each other at once."""
+    return [keep(call()) for _ in range(calls)]
+
+
 class CpuTimer:
     """Wall time around the call and the copy of its output: what a thread fills in later is not in the copy."""
 

@@ -83,7 +83,7 @@ class Worker:
         self._module: Any = None
         self._timer: Timer | None = None
         self._inputs: dict[str, Inputs] = {}
-        self._output: Encoded | None = None
+        self._outputs: list[Encoded] = []  # of the last call, or of a burst
         self._returned: Any = None  # the submission's own output, poisoned once it was taken
         self._seal: Seal | None = None
         self._checks: dict[str, bool] = {}
@@ -92,7 +92,8 @@ class Worker:
         """Do what one request asks."""
         handlers: dict[str, Callable[..., Answer]] = {
             "START": self._start, "LOAD": self._load, "MAP": self._map, "REFRESH": self._refresh, "UNMAP": self._unmap,
-            "IDLE": self._idle, "CALL": self._call, "TAKE": self._take, "COMPARE": self._compare, "PROFILE": self._profile,
+            "IDLE": self._idle, "CALL": self._call, "BURST": self._burst, "TAKE": self._take, "COMPARE": self._compare,
+            "PROFILE": self._profile,
         }  # fmt: skip
         return handlers[frame.kind](frame.fds, **frame.fields)
 
@@ -153,12 +154,21 @@ class Worker:
         if not self._checks["exact_type"]:
             output = _touched(output)
         try:
-            self._output = encode(output)
+            self._outputs = [encode(output)]
         except (CodecError, RecursionError) as error:
             return _failed("bad_output", f"custom_kernel's output {error}")
-        storages = [[storage.nbytes(), str(storage.device)] for storage in self._output.storages]
-        output_shape = {"tree": self._output.tree, "storages": storages}
-        return "called", {**vars(sample), "output": output_shape, "description": description}
+        return "called", {**vars(sample), "output": _shape(self._outputs[0]), "description": description}
+
+    def _burst(self, fds: list[int], inputs: str, calls: int) -> Answer:
+        """Calls in a row on the same inputs, nothing between them but the copy of each output."""
+        data, kernel = self._inputs[inputs].value, self._module.custom_kernel
+        assert self._timer is not None
+        _, outputs = self._timer.run(lambda: timing.in_a_row(lambda: kernel(data), calls, self._keep))
+        try:
+            self._outputs = [encode(output) for output in outputs]
+        except (CodecError, RecursionError) as error:
+            return _failed("bad_output", f"custom_kernel's output {error}")
+        return "burst", {"outputs": list(map(_shape, self._outputs))}
 
     def _describe(self, data: Any) -> Any:
         """What the submission says about itself, if it says anything that is JSON."""
@@ -167,11 +177,10 @@ class Worker:
         except Exception:
             return None  # optional, informative, and never worth failing a run
 
-    def _take(self, fds: list[int], offsets: list[int], nbytes: int) -> Answer:
-        """Copy the last output into the referee's buffer."""
-        assert self._output is not None
+    def _take(self, fds: list[int], call: int, offsets: list[int], nbytes: int) -> Answer:
+        """Copy an output into the referee's buffer."""
         target = torch.empty(0, dtype=torch.uint8).set_(memory.map_shared(fds[0], nbytes), 0, (nbytes,), (1,))
-        for offset, storage in zip(offsets, self._output.storages, strict=True):
+        for offset, storage in zip(offsets, self._outputs[call].storages, strict=True):
             size = storage.nbytes()
             source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (size,), (1,))
             target[offset : offset + size].copy_(source)
@@ -202,6 +211,11 @@ class Worker:
             with os.fdopen(os.dup(fds[0]), "wb") as file:
                 file.write(trace.read_bytes())
         return "profiled", {"rows": [_profile_row(event, calls) for event in profiler.key_averages()]}
+
+
+def _shape(output: Encoded) -> dict[str, Any]:
+    """An output without its bytes."""
+    return {"tree": output.tree, "storages": [[storage.nbytes(), str(storage.device)] for storage in output.storages]}
 
 
 def _touched(value: Any) -> Any:

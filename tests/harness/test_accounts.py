@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness import accounts
 from harness.accounts import CALL_OVERHEAD_NS, MIN_CALLS, QUIET_NS, Ledger, cpu_time_ns, run_delay_ns, worked_ahead_ns
 from harness.family import family
 
@@ -61,6 +62,53 @@ def test_delays_of_a_minority_prove_nothing():
     assert not made.contradiction()
 
 
+def test_a_burst_shows_what_single_calls_are_too_short_for():
+    made = ledger(20, MS // 100, None, wall_ns=MS)
+    assert not made.contradiction()
+    calls = made.burst_calls
+    made.enter_burst(calls, calls * MS, 0)
+    assert calls == accounts.MAX_BURST_CALLS
+    assert "took 1000 us for each of several in a row" in made.contradiction()
+
+
+def test_the_fastest_burst_counts():
+    made = ledger(20, MS, None)
+    made.enter_burst(10, 900 * MS, 0)
+    assert made.contradiction()
+    assert made.burst_calls == 10
+    made.enter_burst(10, 12 * MS, 0)
+    assert not made.contradiction()
+    assert made.burst_calls == 0
+
+
+def test_bursts_end():
+    made = ledger(20, MS, None)
+    for _ in range(accounts.MAX_BURSTS):
+        assert made.burst_calls
+        made.enter_burst(10, 900 * MS, 0)
+    assert not made.burst_calls
+
+
+def test_long_calls_need_no_burst():
+    assert not ledger(5, 20 * MS, None).burst_calls
+
+
+def test_launch_latency_that_is_hidden_shows_in_bursts():
+    made = Ledger()
+    for _ in range(5):
+        made.enter(MS // 10, MS, 0, None, 0, hidden_ns=5 * MS)
+    made.enter_burst(32, 32 * 5 * MS, 0)
+    assert not made.contradiction()
+
+
+@given(st.integers(1, 10**8), st.integers(0, 10**8), st.integers(0, 10**9))
+def test_honest_bursts_never_contradict(elapsed_ns, idle_ns, waited_ns):
+    made = ledger(9, elapsed_ns, None, wall_ns=elapsed_ns + idle_ns, idle_ns=idle_ns)
+    if calls := made.burst_calls:
+        made.enter_burst(calls, calls * elapsed_ns + idle_ns + waited_ns, waited_ns)
+    assert not made.contradiction()
+
+
 def test_large_outputs_take_long_to_come():
     assert not ledger(5, MS, None, wall_ns=101 * MS, nbytes=100_000_000).contradiction()
     assert ledger(5, MS, None, wall_ns=101 * MS).contradiction()
@@ -68,7 +116,7 @@ def test_large_outputs_take_long_to_come():
 
 def test_work_at_rest_counts_beyond_a_little():
     assert worked_ahead_ns(QUIET_NS) == 0
-    assert worked_ahead_ns(5 * MS + QUIET_NS) == 5 * MS
+    assert worked_ahead_ns(5 * MS + QUIET_NS) == accounts.AHEAD_CHARGE * 5 * MS > 5 * MS
 
 
 def test_another_process_is_accounted_for():

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 import torch
 
-from harness.accounts import Ledger
+from harness.accounts import MAX_BURSTS, Ledger
 from harness.case_run import CaseRun
 from harness.contestant import MAX_SLEEP_NS
 from harness.defences import Defences
 from harness.errors import ClockTampered, SubmissionRaised
 from harness.inputs import InputBuffers
 from harness.policies import AfterCalls, Policy, weakened
-from harness.session import Called
+from harness.session import Burst, Called
 from harness.timing import Cold, Sample
 from popcorn.cases import parse_case
 
@@ -43,7 +43,7 @@ class FakeWorker:
     mutable_inputs: tuple[int, ...] | None = None
     changes: tuple[int, ...] = ()  # positions of inputs that every call writes
     walls_ns: int = 0  # that the referee waits for a timed call
-    known: int = 0  # contents that the worker can see
+    bursts_ns: list[int] = field(default_factory=list)  # of a call in each burst
     wrong_from: int = 10**9  # the first judged output that is wrong
     raises_at: int = 10**9
     exposed_below_ns: int = 0  # a sleep shorter than this shows the launch latency
@@ -61,6 +61,11 @@ class FakeWorker:
 
     def refresh(self, name):
         self.log.append("refresh")
+
+    def burst(self, name, calls):
+        self.log.append(f"burst of {calls}")
+        wall_ns = calls * (self.bursts_ns.pop(0) if self.bursts_ns else 10)
+        return Burst((Called(Sample(0, 0, False), None, ()),) * calls, wall_ns, 0)
 
     def rest(self):
         self.log.append("rest")
@@ -137,6 +142,33 @@ def test_fresh_contents_for_each_sample(worker):
     run(worker, replace(FRESH, stop=AfterCalls(3, 10**9)))
     rounds = [step for seed in (113, 126, 139) for step in (f"seed {seed}", "refresh", "rest", "time", "judge")]
     assert worker.log == ["seed 100", "map", "rest", "call", "judge", *rounds, "believe", "unmap"]
+
+
+BURSTS = replace(FRESH, bursts=True, stop=AfterCalls(2, 10**9))
+BURST = ["refresh", "rest", "burst of 32", "judge"]
+
+
+def test_a_burst_on_fresh_contents_follows_the_samples(worker):
+    run(worker, BURSTS)
+    assert worker.log[-7:] == ["seed 139", *BURST, "believe", "unmap"]
+
+
+def test_a_slow_burst_is_repeated(worker):
+    worker.bursts_ns = [10**8]
+    run(worker, BURSTS)
+    assert worker.log[-12:] == ["seed 139", *BURST, "seed 152", *BURST, "believe", "unmap"]
+
+
+def test_only_slow_bursts_are_not_believed(worker):
+    worker.bursts_ns = [10**8] * 9
+    with pytest.raises(ClockTampered, match="in a row"):
+        run(worker, BURSTS)
+    assert worker.log.count("burst of 32") == MAX_BURSTS
+
+
+def test_a_wrong_output_of_a_burst_fails(worker):
+    worker.wrong_from = 4
+    assert not run(worker, BURSTS).passes
 
 
 def test_drawn_seeds_cannot_be_foreseen():

@@ -86,6 +86,20 @@ def test_an_output_that_is_taken_at_once(session_of):
     assert torch.equal(called.output, torch.zeros(3, dtype=torch.int8))
 
 
+def test_a_burst_and_one_of_its_outputs(session_of):
+    session = session_of(("burst", {"outputs": [CALLED["output"]] * 3}), ("taken", {}))
+    burst = session.burst("case", 3)
+    assert [called.index for called in burst.called] == [0, 1, 2]
+    assert burst.wall_ns > 0
+    assert torch.equal(session.take(burst.called[1]), torch.zeros(3, dtype=torch.int8))
+
+
+@pytest.mark.parametrize("outputs", [None, [], [CALLED["output"]] * 2, [CALLED["output"], None, 3], "abc"])
+def test_a_forged_burst_kills_the_worker(session_of, outputs):
+    with pytest.raises(ProtocolViolated):
+        session_of(("burst", {"outputs": outputs})).burst("case", 3)
+
+
 @pytest.mark.parametrize("changed", [None, {}, "0", [True], [0.5], [[0]]])
 def test_a_forged_comparison_kills_the_worker(session_of, changed):
     with pytest.raises(ProtocolViolated, match="no list of numbers"):
