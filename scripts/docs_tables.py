@@ -6,7 +6,7 @@ A table stands between two markers and is replaced as a whole:
     ...
     <!-- /table -->
 
-`cases` is one result, case by case; `modes` is one line per result file.
+`cases` is one result, case by case; `modes` is one line per result file; `resources` is what ptxas gave the CUDA kernels.
 `--check` changes nothing and exits 1 when a table is out of date.
 """
 
@@ -97,7 +97,27 @@ def modes_table(results: list[dict]) -> str:
     return markdown(["mode", "policy", "score us", "ranking", "verdicts passed", "device"], rows)
 
 
-TABLES: dict[str, Callable[[list[dict]], str]] = {"cases": cases_table, "modes": modes_table}
+def resources_table(records: list[dict]) -> str:
+    """What ptxas gave each CUDA kernel (scripts/cuda_resources.py)."""
+    (record,) = records
+    rows = [
+        [
+            kernel["name"],
+            str(kernel["threads"]),
+            str(kernel["registers"]),
+            f"{kernel['shared_bytes'] / 1024:.1f}",
+            str(kernel["spill_bytes"]),
+            str(kernel["stack_bytes"]),
+            str(kernel["blocks_per_multiprocessor"]),
+        ]
+        for kernel in record["kernels"]
+    ]
+    header = ["kernel", "threads", "registers a thread", "shared memory KiB", "spills B", "stack B", "blocks a multiprocessor"]
+    made_of = f"Compiled for sm_90a by nvcc {record['nvcc'] or '–'} from sources {record['sources']}"
+    return markdown(header, rows) + f"\n{made_of}; nothing here was measured.\n"
+
+
+TABLES: dict[str, Callable[[list[dict]], str]] = {"cases": cases_table, "modes": modes_table, "resources": resources_table}
 
 
 def regenerate(text: str) -> str:
