@@ -10,7 +10,7 @@ from kernels.nvfp4_msa.hip_backend import HIP_TRAITS_OF_MODULE, device_source
 from scripts.nvfp4_emulation import emulate, instantiation
 
 MISTAKES = {
-    "a block is read before it has arrived": ("        wait_loads<(kAhead - 1) * Loader::kLoads>();\n", ""),
+    "a block is read before it has arrived": ("        wait_all_but<kAhead - 1>();\n", ""),
     "a block is overwritten before it is read": ("      free = block;\n", "      free = &shared->ring[0];\n"),
     "one token too many": ("if (16 * b + i >= left)", "if (16 * b + i > left)"),
     "V scales behind the end stay": ("if (visible < kWaveTokens) word =", "if (false) word ="),

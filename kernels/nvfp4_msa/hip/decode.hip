@@ -28,10 +28,10 @@ struct Decoder {
     WaveBlock LDS* free = &shared->ring[kAhead];
     for (int number = 0; number < share.count; ++number) {
       if (number + kAhead < share.count) {
-        wait_loads<(kAhead - 1) * Loader::kLoads>();
+        wait_all_but<kAhead - 1>();
         load(number + kAhead, free);
       } else {
-        wait_last(share.count - 1 - number);
+        wait_all_but(share.count - 1 - number);
       }
       const bool own = slots.own >> (share.first + number) & 1;
       attend(block, query, own ? visible : kWaveTokens);
@@ -40,14 +40,19 @@ struct Decoder {
     }
   }
 
-  // Returns when a block has arrived; the `behind` last ones may be on their way.
-  MEMBER static void wait_last(int behind) {
-    if (kAhead > 2 && behind == 2)
-      wait_loads<2 * Loader::kLoads>();
-    else if (kAhead > 1 && behind == 1)
-      wait_loads<Loader::kLoads>();
+  // Returns when all blocks but the last `kBlocks` that were asked for have arrived, and everything that was read of the block
+  // before, whose place the next load takes.
+  template <int kBlocks>
+  MEMBER static void wait_all_but() {
+    asm volatile("s_waitcnt vmcnt(%0) lgkmcnt(0)" ::"n"(kBlocks * Loader::kLoads) : "memory");
+  }
+  MEMBER static void wait_all_but(int blocks) {
+    if (kAhead > 2 && blocks == 2)
+      wait_all_but<2>();
+    else if (kAhead > 1 && blocks == 1)
+      wait_all_but<1>();
     else
-      wait_loads<0>();
+      wait_all_but<0>();
   }
 
   MEMBER void attend(const WaveBlock LDS* block, const Query& query, int seen) {
@@ -86,14 +91,16 @@ __global__ void __launch_bounds__(kThreads, T.waves_per_simd)
   const int split = blockIdx.y, kv_head = blockIdx.z, kv_heads = gridDim.z;
   if (row.index >= (u32)rows) return;
   const u32 first_head = (row.index * kv_heads + kv_head) * heads;  // among the query heads of all rows
+  // Everything that can be asked for at once is asked for before anything is waited for, and before the blocks.
+  const RawQuery raw(q + (u64)(first_head + min(at.column, heads - 1)) * kHeadDim, at.group);
+  const int listed = topk[((u64)kv_head * topk_rows + row.index) * num_slots + min(at.lane, num_slots - 1)];
+  const float k_unit = *k_scale, v_unit = *v_scale;
   const int position = row.position(requests, q_len, seq_lens);
   if (position < 0) {
     if (split == 0) store_zeros<kHeadDim>(out + (u64)first_head * kHeadDim, heads);
     return;
   }
-  const float k_unit = *k_scale, v_unit = *v_scale;  // before the blocks, behind which they would have to wait
-  const RawQuery raw(q + (u64)(first_head + min(at.column, heads - 1)) * kHeadDim, at.group);
-  const Slots slots(topk + ((u64)kv_head * topk_rows + row.index) * num_slots, num_slots, block_table + (u64)row.request * table_stride, position, at.lane);
+  const Slots slots(listed, num_slots, block_table + (u64)row.request * table_stride, position, at.lane);
   const Share share(slots.count, split, num_kv_splits);
   if (share.count <= 0) {
     if (split == 0) store_zeros<kHeadDim>(out + (u64)first_head * kHeadDim, heads);

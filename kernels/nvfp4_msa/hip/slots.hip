@@ -25,9 +25,9 @@ struct Slots {
   int page;
   u64 own;  // bit i: number i is the block of the row's own position
 
-  MEMBER Slots(const int* row_slots, int num_slots, const int* table, int position, int lane) {
+  // block: what slot `lane` lists, of num_slots.
+  MEMBER Slots(int block, int num_slots, const int* table, int position, int lane) {
     const int own_block = position / kBlockTokens;
-    const int block = row_slots[min(lane, num_slots - 1)];
     const bool valid = lane < num_slots && (u32)block <= (u32)own_block;
     const u64 mask = __builtin_amdgcn_ballot_w64(valid);
     count = __builtin_popcountll(mask);
