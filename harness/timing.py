@@ -17,6 +17,7 @@ import torch
 RANDN_SHAPE = (16000, 1024, 1024)  # fp32: 62.5 GiB, as in the official utils.clear_l2_cache_large
 RANDN_BYTES = 4 * 16000 * 1024 * 1024
 CALIBRATION_CYCLES = 2_000_000
+CALIBRATIONS = 50  # the last counts: the first also loads the kernel, and a device that was idle raises its clock meanwhile
 COPY_JITTER_NS = 10_000
 WAIT_JITTER_NS = 50_000  # two waits for an idle device, the second of them for all queues
 PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
@@ -149,7 +150,7 @@ class GpuTimer:
 
     def _calibrate(self) -> float:
         """Device cycles per nanosecond of torch.cuda._sleep, whose unit differs between CUDA and HIP."""
-        for _ in range(2):  # the first sleep also loads the kernel
+        for _ in range(CALIBRATIONS):
             self._record(self._start)
             self._sleep(CALIBRATION_CYCLES)
             self._record(self._end)

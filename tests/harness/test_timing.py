@@ -91,6 +91,20 @@ def test_large_outputs_take_long_to_copy_and_cost_nothing(cuda, timer):
     assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000
 
 
+def test_a_device_that_raises_its_clock_is_calibrated_once_it_has(cuda, monkeypatch):
+    """An idle H200 runs at 345 MHz, a busy one at 1980."""
+    clocks_ghz, asked = iter([0.345] * 20 + [0.9, 1.5]), []
+
+    def sleep(cycles):
+        asked.append(cycles)
+        cuda.device_ns += round(cycles / next(clocks_ghz, 1.98))
+
+    monkeypatch.setattr(torch.cuda, "_sleep", sleep)
+    timer = GpuTimer(torch.device("cpu"), Cold("none"))
+    timer.time(cuda.call, sleep_ns=1_000_000)
+    assert asked[-1] == pytest.approx(1_980_000, rel=0.001)
+
+
 def test_without_a_sleep_nothing_is_hidden(cuda, timer):
     cuda.start_reached = True
     sample, _ = timer.time(cuda.call, sleep_ns=0)
