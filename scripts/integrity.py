@@ -4,11 +4,14 @@ python scripts/integrity.py                      every CPU entry; exit 1 on a mi
 python scripts/integrity.py --only super_batch   one entry (repeatable)
 python scripts/integrity.py --prove --official   also with each cheat's defences off, and as public evaluators run it
 python scripts/integrity.py --docs               docs/integrity.md from the committed results, nothing is run
+python scripts/integrity.py --gpu --prove --jobs 4 --limit-s 300 --json docs/results/integrity-h200.json
+                                                 on a GPU, those that need one first, in less than six minutes
 """
 
 import argparse
 import functools
 import json
+import math
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -39,6 +42,7 @@ def options(argv: list[str]) -> argparse.Namespace:
     add("--prove", action="store_true", help="also with each cheat's defences off: it must then succeed")
     add("--official", action="store_true", help="also un-isolated, as public evaluators run it")
     add("--jobs", type=int, default=1, metavar="N", help="entries at a time; times are compared, so leave processors free")
+    add("--limit-s", type=float, metavar="S", help="begin no entry after this many seconds; those are left out")
     add("--json", type=Path, metavar="FILE", help="write what was found here, again after every entry")
     add("--docs", action="store_true", help="write docs/integrity.md from docs/results/integrity-*.json")
     add("--check", action="store_true", help="with --docs: write nothing, exit 1 if the page is out of date")
@@ -52,11 +56,9 @@ def chosen(corpus: list[Entry], wanted: argparse.Namespace) -> list[Entry]:
     runnable = [entry for entry in corpus if entry.needs in ("any", "gpu" if wanted.gpu else "cpu")]
     if left_out := [entry.name for entry in corpus if entry.name in wanted.only and entry not in runnable]:
         sys.exit(f"{', '.join(left_out)}: needs a {'CPU; leave --gpu out' if wanted.gpu else 'GPU; add --gpu'}")
-    return [
-        entry
-        for entry in runnable
-        if (not wanted.only or entry.name in wanted.only) and (not wanted.kind or entry.kind == wanted.kind)
-    ]
+    found = [entry for entry in runnable if not wanted.only or entry.name in wanted.only]
+    found = [entry for entry in found if not wanted.kind or entry.kind == wanted.kind]
+    return sorted(found, key=lambda entry: entry.needs == "any")
 
 
 def show(finding: Finding, done: int, total: int, started: float) -> None:
@@ -77,24 +79,37 @@ def run(wanted: argparse.Namespace) -> int:
     entries = chosen(load_corpus(), wanted)
     rules = Rules(mode=wanted.mode, policy=wanted.policy, device="cuda" if wanted.gpu else "cpu")
     bench, started, findings = Bench(rules), time.monotonic(), []
-    find = functools.partial(investigate, bench, prove=wanted.prove, official=wanted.official)
+    deadline = started + (wanted.limit_s or math.inf)
+    find = functools.partial(_before, deadline, bench, prove=wanted.prove, official=wanted.official)
     with ThreadPoolExecutor(wanted.jobs) as pool:
         for done in as_completed([pool.submit(find, entry) for entry in entries]):
-            findings.append(done.result())
+            if (finding := done.result()) is None:
+                continue
+            findings.append(finding)
             show(findings[-1], len(findings), len(entries), started)
             if wanted.json:
                 write_findings(wanted.json, bench, sorted(findings, key=lambda finding: entries.index(finding.entry)))
     bad = [finding for finding in findings if finding.failed]
     counts = {outcome.value: sum(finding.outcome is outcome for finding in findings) for outcome in Outcome}
+    if left_out := len(entries) - len(findings):
+        print(f"{left_out} entries were left out: --limit-s {wanted.limit_s:g}")
     print(", ".join(f"{count} {name}" for name, count in counts.items() if count))
     for finding in bad:
         print(f"  {finding.entry.name}: {finding.outcome.value}; {finding.remark()}")
     return 1 if bad else 0
 
 
+def _before(deadline: float, bench: Bench, entry: Entry, **options: bool) -> Finding | None:
+    """The investigation of an entry, unless it is too late to begin."""
+    return investigate(bench, entry, **options) if time.monotonic() < deadline else None
+
+
 def write_docs(check: bool) -> int:
     """The page from the committed results; with `check`, 1 if it is out of date."""
-    text = render([json.loads(path.read_text()) for path in sorted(RESULTS.glob("integrity-*.json"))], load_corpus())
+    records, overheads = (
+        [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{what}-*.json"))] for what in ("integrity", "isolation")
+    )
+    text = render(records, load_corpus(), overheads)
     if check:
         current = DOCUMENT.is_file() and DOCUMENT.read_text() == text
         print("docs/integrity.md is current" if current else "docs/integrity.md is out of date: scripts/integrity.py --docs")
