@@ -7,6 +7,7 @@ import os
 import torch
 
 COUNTER_FIELD, NO_COUNTER = 4, b"/none"  # in what UntypedStorage._share_cuda_ returns: file, then index in it
+EVENT_FIELD, NO_EVENT = 6, (b"", False)  # handle of an event, and whether the borrower must wait for it
 COMPARED_BYTES = 64 << 20  # at a time: a comparison on a GPU needs as much memory again
 F_SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; not in Python's fcntl
 
@@ -60,7 +61,8 @@ class DeviceLoan:
     """Device memory that another process may open once, by torch's own storage sharing (CUDA and HIP).
 
     torch counts borrowers in a file of /dev/shm, which a contained process does not see: the lender counts for it, so the
-    memory comes back whatever became of the borrower.
+    memory comes back whatever became of the borrower. An event, which the driver shares in the same way, is left out too:
+    lent memory is complete before anybody is told of it.
     """
 
     def __init__(self, storage: torch.UntypedStorage):
@@ -68,8 +70,8 @@ class DeviceLoan:
         self._fields = list(storage._share_cuda_())
 
     def describe(self) -> list:
-        """The JSON form of the handle; the counter's file is not named."""
-        fields = [*self._fields[:COUNTER_FIELD], NO_COUNTER, *self._fields[COUNTER_FIELD + 1 :]]
+        """The JSON form of the handle; neither the counter's file nor the event is named."""
+        fields = [*self._fields[:COUNTER_FIELD], NO_COUNTER, *self._fields[COUNTER_FIELD + 1 : EVENT_FIELD], *NO_EVENT]
         return [{"hex": item.hex()} if isinstance(item, bytes) else item for item in fields]
 
     def end(self) -> None:
