@@ -135,7 +135,8 @@ def test_what_a_submission_patches_later_is_not_used(cuda, timer, monkeypatch):
 def test_device_handles_travel_as_json(monkeypatch):
     """All but what needs files of /dev/shm: the borrowers' counter, for which the lender counts, and the event."""
     opened, released = [], []
-    monkeypatch.setattr(torch.UntypedStorage, "_share_cuda_", lambda self: (3, b"\x00\xff", 100, 0, b"/name", 7, b"event", True))
+    shared = (3, b"\x00\xff", 100, 0, b"/name", 7, b"event", True)
+    monkeypatch.setattr(torch.UntypedStorage, "_share_cuda_", lambda self: shared)
     monkeypatch.setattr(torch.UntypedStorage, "_new_shared_cuda", lambda *fields: opened.append(fields))
     monkeypatch.setattr(torch.UntypedStorage, "_release_ipc_counter_cuda", lambda *fields: released.append(fields))
     loan = memory.DeviceLoan(torch.UntypedStorage(1))
