@@ -143,7 +143,7 @@ def weakened(policy: Policy, defences: Defences) -> Policy:
         strict=policy.strict and defences.strict_verdict,
         foreseeable=policy.foreseeable or not defences.secret_seed,
         alike=policy.alike and defences.one_code_path,
-        bursts=policy.bursts and defences.referee_clock,
+        bursts=policy.bursts and defences.referee_clock and defences.fresh_inputs,
         cold=policy.cold if defences.cold_caches else Cold("none"),
     )
 
