@@ -1,16 +1,16 @@
 """One device: variants of a case in turn, in a worker of the harness, judged before they are timed.
 
-The submission is this repository's own, so what the harness does against cheats (fresh contents, read-only files) is left
-out: the inputs of a case stay, and compilers keep their caches. Cold caches, hidden launch latency and verdicts are the
-harness's.
+The submission is this repository's own, so part of what the harness does against cheats is left out: the inputs of a case
+stay, and compilers keep their caches. Cold caches, hidden launch latency and verdicts are the harness's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from harness.inputs import InputBuffers
 from harness.policies import AfterCalls, robust
 from harness.problem import Problem, load_problem
 from harness.referee import Request, Workers
+from harness.session import Session
 from popcorn.cases import Case
 from sweep.bench_config import BenchConfig
 from sweep.errors import DeviceLost, KernelsNotLoaded
@@ -34,39 +35,60 @@ from sweep.submission import with_choice
 from sweep.variant import Ask, Machine, Outcome, Variant, variant_from
 
 WARM_UP = AfterCalls(calls=2, max_wall_ns=1_000_000_000)
+# With read-only files every worker would compile everything again; the accounts are there for who works ahead.
+NOT_NEEDED = ("read_only_files", "quiet_worker", "referee_clock", "fresh_inputs")
 KEPT_SHARE = 0.2  # of the device's memory, for inputs of earlier cases
 MAX_COMPILERS = 12
 UNAVAILABLE = "BackendError:"
-INPUTS = "inputs"
+SMALL = "small"  # the name of inputs to compile for
 
 
 class Inputs:
     """A case's data, and the buffers in which workers see it."""
 
-    def __init__(self, problem: Problem, case: Case, buffers: InputBuffers):
-        self.data, self.buffers = problem.generate_input(case), buffers
+    def __init__(self, problem: Problem, case: Case, name: str, buffers: InputBuffers):
+        self.data, self.name, self.buffers = problem.generate_input(case), name, buffers
+        self.lent_to: Session | None = None
 
-    def show(self, variant: Variant | None) -> bool:
-        """Fill the buffers so that they name the variant; whether the layout is the old one."""
-        return self.buffers.fill(lambda: with_choice(self.data, variant))
+    def naming(self, variant: Variant | None) -> Callable[[], Any]:
+        """What generates the data with the variant's name in it."""
+        return lambda: with_choice(self.data, variant)
+
+    def close(self) -> None:
+        """Take the buffers back from the worker, and free them."""
+        if self.lent_to is not None and self.lent_to.alive:
+            with contextlib.suppress(CallFailed):
+                self.lent_to.unmap(self.name)
+        self.buffers.close()
 
 
 class Entrant(Contestant):
     """One variant of an Ask, in the worker that it shares with the others."""
 
     def __init__(self, bench: Bench, inputs: Inputs, variant: Variant | None):
-        self.worker = bench.workers.session()
-        super().__init__(bench.problem, bench.policy, self.worker, bench.clock)
-        self.inputs, self.variant = inputs, variant
+        self._bench, self.inputs, self.variant = bench, inputs, variant
         self.message, self.status = "", "ok"
+        self._earlier: list[int] = []  # samples from workers that have ended
+        self._join()
+
+    def _join(self) -> None:
+        """Enter the present worker."""
+        self._worker = self._bench.workers.session()
+        super().__init__(self._bench.problem, self._bench.policy, self._worker, self._bench.clock)
 
     @property
     def competes(self) -> bool:
         return self.status == "ok"
 
     def show(self) -> None:
-        """From now on calls are served by this variant."""
-        self.lend(INPUTS, self.inputs.buffers, self.inputs.show(self.variant))
+        """From now on calls are served by this variant. Buffers are mapped once for all variants of a worker."""
+        if self.inputs.lent_to is self._worker:
+            self._lent.add(self.inputs.name)
+        buffers = self.inputs.buffers
+        self.lend(self.inputs.name, buffers, buffers.prepare(self.inputs.naming(self.variant)))
+        self.inputs.lent_to = self._worker
+        buffers.pour()
+        self.see_new_contents()
 
     def begin(self, judged: bool) -> None:
         """The first call, its verdict unless it is known, and warm-up."""
@@ -82,7 +104,12 @@ class Entrant(Contestant):
         self.start_sampling()
 
     def sample(self) -> None:
-        """One sample."""
+        """One sample. If another variant has ended the worker, it begins anew in the next one."""
+        if not self._worker.alive:
+            self._earlier += self.sampling.samples_ns if self.sampling else []
+            self._join()
+            self._worker.grant_time()
+            self.begin(judged=True)
         self.show()
         self.time_one()
 
@@ -98,7 +125,7 @@ class Entrant(Contestant):
         described = None
         if isinstance(said, dict) and isinstance(said.get("backend"), str) and isinstance(said.get("params"), dict):
             described = variant_from(said)
-        samples = tuple(self.sampling.samples_ns) if self.sampling and self.competes else ()
+        samples = (*self._earlier, *self.sampling.samples_ns) if self.sampling and self.competes else ()
         return Outcome(samples, self.status, self.message, described)
 
 
@@ -112,7 +139,7 @@ class Bench:
         self.machine = Machine(about.name, about.arch, about.kind, about.driver, about.torch)
         self._memory_bytes = about.memory_bytes or 0
         self.problem, self.clock = load_problem(Path(config.problem_folder)), WallClock()
-        self.policy = replace(robust("benchmark", about), fresh="never", pool=1)
+        self.policy = replace(robust("benchmark", about), fresh="never", judged="ends", bursts=False, pool=1)
         self._scratch = tempfile.TemporaryDirectory(prefix="kernelproof-sweep-")
         submission = Path(self._scratch.name, "submission.py")
         submission.write_text(config.submission, encoding="utf-8")
@@ -125,12 +152,13 @@ class Bench:
             policy=self.policy,
             device=self.device,
             timeout_s=config.timeout_s,
-            defences=ALL_ON.without("read_only_files"),  # or every worker would compile everything again
+            defences=ALL_ON.without(*NOT_NEEDED),
         )
         self.workers = self._new_workers("timing")
         self._compilers: list[Workers] = []
         self._prepared: set[tuple[str, str]] = set()
         self._inputs: dict[str, Inputs] = {}
+        self._numbers = itertools.count()
         self._judged: set[tuple[str, str]] = set()
         self._loaded = False
 
@@ -146,10 +174,10 @@ class Bench:
 
     def close(self) -> None:
         """End the workers, free the inputs."""
+        for inputs in self._inputs.values():
+            inputs.close()
         for workers in (self.workers, *self._compilers):
             workers.close()
-        for inputs in self._inputs.values():
-            inputs.buffers.close()
         self._scratch.cleanup()
 
     def measure(self, ask: Ask) -> list[Outcome]:
@@ -178,22 +206,10 @@ class Bench:
                 self._judged.add(known)
         for turn in range(ask.samples):
             for entrant in rotated(entrants, turn):
-                self._sample(entrant)
+                if entrant.competes:
+                    with self._failing(entrant):
+                        entrant.sample()
         return [entrant.outcome() for entrant in entrants]
-
-    def _sample(self, entrant: Entrant) -> None:
-        """One sample of an entrant that still competes; if another one has ended their worker, it begins anew in the next."""
-        if not entrant.competes:
-            return
-        with self._failing(entrant):
-            if not entrant.worker.alive:
-                before = entrant.sampling
-                Entrant.__init__(entrant, self, entrant.inputs, entrant.variant)
-                entrant.worker.grant_time()
-                entrant.begin(judged=True)
-                if before and entrant.sampling:
-                    entrant.sampling.samples_ns[:0] = before.samples_ns
-            entrant.sample()
 
     @contextlib.contextmanager
     def _failing(self, entrant: Entrant) -> Iterator[None]:
@@ -208,8 +224,9 @@ class Bench:
         """The inputs of a case, kept from one Ask to the next as long as there is room."""
         if case.text not in self._inputs:
             while sum(2 * kept.buffers.nbytes for kept in self._inputs.values()) > KEPT_SHARE * self._memory_bytes:
-                self._inputs.pop(next(iter(self._inputs))).buffers.close()
-            self._inputs[case.text] = Inputs(self.problem, case, self.workers.session().new_buffers())
+                self._inputs.pop(next(iter(self._inputs))).close()
+            name = f"inputs{next(self._numbers)}"
+            self._inputs[case.text] = Inputs(self.problem, case, name, self.workers.session().new_buffers())
         return self._inputs[case.text]
 
     # ---- compiling ahead
@@ -238,14 +255,14 @@ class Bench:
             with contextlib.suppress(HarnessError, CallFailed):
                 session = workers.session()
                 session.grant_time()
-                inputs = Inputs(self.problem, case, session.new_buffers())
+                inputs = Inputs(self.problem, case, SMALL, session.new_buffers())
                 try:
-                    inputs.show(variant)
-                    session.map(INPUTS, inputs.buffers)
-                    session.call(INPUTS)
-                    session.unmap(INPUTS)
+                    inputs.buffers.fill(inputs.naming(variant))
+                    session.map(SMALL, inputs.buffers)
+                    inputs.lent_to = session
+                    session.call(SMALL)
                 finally:
-                    inputs.buffers.close()
+                    inputs.close()
 
     def _new_workers(self, name: str) -> Workers:
         folder = Path(self._scratch.name, name)

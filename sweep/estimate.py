@@ -15,6 +15,7 @@ from sweep.space import Space
 from sweep.variant import Shape, Variant
 
 SHOWN = 8
+SPLITS, SPLITS_TRIED = "num_kv_splits", 4
 LABEL = "ESTIMATE by the emulator's counters: no card was involved, real times are longer and may rank otherwise"
 
 
@@ -28,7 +29,7 @@ class Ranked:
 
 
 def estimate_all(setup: Setup, out: Callable[[str], None] = print) -> dict[Shape, list[Ranked]]:
-    """Rank `preset.trials` settings of the HIP kernels for every shape; screened ones are left out.
+    """Rank `preset.trials` settings of the HIP kernels for every shape; screened and wrong ones are left out.
 
     Raises UsageError where LLVM's gfx950 tools or the backend's space are missing.
     """
@@ -37,7 +38,9 @@ def estimate_all(setup: Setup, out: Callable[[str], None] = print) -> dict[Shape
     out(LABEL)
     deadline, found = Deadline(setup.preset.minutes), {}
     for number, (target, space) in enumerate(zip(setup.targets, setup.spaces(), strict=True)):
-        found[target.shape] = rank(target.shape, _sample(space, setup.preset.trials), deadline)
+        variants = sample_of(space, setup.preset.trials)
+        out(f"{target.shape}: {len(variants)} settings")
+        found[target.shape] = rank(target.shape, variants, deadline)
         out("\n".join(_lines(target.shape, found[target.shape])))
         left = deadline.left_s((number + 1) / len(setup.targets))
         out(f"  {number + 1} of {len(setup.targets)} shapes, about {clock(left or 0)} left")
@@ -59,13 +62,24 @@ def rank(shape: Shape, variants: Sequence[Variant], deadline: Deadline) -> list[
     return sorted(ranked, key=lambda one: one.lower_bound_ns)
 
 
-def _sample(space: Space, count: int) -> list[Variant]:
-    """Settings of the HIP backend, drawn evenly over the space, always the same ones."""
+def sample_of(space: Space, count: int) -> list[Variant]:
+    """Up to `count` settings of the HIP backend, always the same: kernels drawn at random, each with several split counts,
+    since a kernel is compiled once for all of them."""
     if HIP not in space.grids:
         raise UsageError(f"--estimate ranks the {HIP} backend; the space has {', '.join(space.grids)}")
-    grid = space.grids[HIP]
-    rows = random.Random(0).sample(range(len(grid)), min(count, len(grid)))
-    return [grid.variant(grid.points[row].tolist()) for row in rows]
+    kernels: dict[str, list[Variant]] = {}
+    for variant in space:
+        if variant.backend == HIP:
+            kernel = {name: value for name, value in variant.params.items() if name != SPLITS}
+            kernels.setdefault(Variant(HIP, kernel).key, []).append(variant)
+    drawn = random.Random(0).sample(sorted(kernels), min(max(count // SPLITS_TRIED, 1), len(kernels)))
+    return [variant for key in drawn for variant in _spread(kernels[key])]
+
+
+def _spread(variants: list[Variant]) -> list[Variant]:
+    """A few split counts, evenly over those that there are."""
+    step = max(len(variants) / SPLITS_TRIED, 1)
+    return [variants[int(number * step)] for number in range(min(SPLITS_TRIED, len(variants)))]
 
 
 def _lines(shape: Shape, ranked: Sequence[Ranked]) -> list[str]:

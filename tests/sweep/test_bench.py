@@ -72,9 +72,9 @@ def test_compiling_ahead_swallows_what_fails(bench):
 
 
 def test_a_submission_that_does_not_load_says_so():
-    with Bench(BenchConfig(str(ROOT / "configs"), "import nothing_of_this_name\n", "cpu")) as broken:
-        with pytest.raises(KernelsNotLoaded, match="nothing_of_this_name"):
-            broken.measure(Ask(TARGET, (None,), 1))
+    config = BenchConfig(str(ROOT / "configs"), "import nothing_of_this_name\n", "cpu")
+    with Bench(config) as broken, pytest.raises(KernelsNotLoaded, match="nothing_of_this_name"):
+        broken.measure(Ask(TARGET, (None,), 1))
 
 
 def test_each_goes_first_in_turn():

@@ -42,9 +42,8 @@ class Waits(list):
 
 
 def executor(standin, folder, waits=None):
-    server = BenchmarkServer(
-        Client(Connection(standin.url, "token")), "AMD-Mixed-MLA", "MI355X", log=lambda line: None, sleep=Waits() if waits is None else waits
-    )
+    client, sleep = Client(Connection(standin.url, "token")), Waits() if waits is None else waits
+    server = BenchmarkServer(client, "AMD-Mixed-MLA", "MI355X", log=lambda line: None, sleep=sleep)
     return PopcornExecutor(server, MACHINE, text_of, Ledger(folder / "runs.jsonl"))
 
 
