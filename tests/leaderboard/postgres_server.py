@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 300.0
 
 
 class NoPostgres(Exception):
@@ -46,7 +46,10 @@ class PostgresServer:
         self._folder, self._numbers = folder, itertools.count(1)
         run = {"user": user, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
         data = folder / "data"
-        subprocess.run([binaries / "initdb", "-D", data, "-U", "tester", "-A", "trust", "-N"], check=True, **run)
+        try:
+            subprocess.run([binaries / "initdb", "-D", data, "-U", "tester", "-A", "trust", "-N"], check=True, **run)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise NoPostgres(f"PostgreSQL makes no cluster here: {error}") from None
         options = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=120"]
         self._process = subprocess.Popen([binaries / "postgres", "-D", data, "-k", folder, *options], **run)
 

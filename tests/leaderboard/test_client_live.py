@@ -10,7 +10,7 @@ from leaderboard.stages import Stage
 from popcorn.__main__ import main
 from popcorn.client_errors import Exit
 
-PATIENCE_S = 60
+PATIENCE_S = 600
 
 
 @pytest.fixture

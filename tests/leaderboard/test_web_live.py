@@ -10,7 +10,7 @@ from leaderboard.web import live
 from leaderboard.web.live import Live
 from popcorn.sse import KEEP_ALIVE, sse_frame
 
-PATIENCE_S = 60
+PATIENCE_S = 600
 
 
 @pytest.fixture(scope="module")
