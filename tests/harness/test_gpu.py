@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness import referee
+from harness import containment, referee
 from harness.cli import main
 from harness.devices import describe_device, select_device
 from harness.floors import ReadFloor
@@ -36,6 +36,13 @@ def test_honest_submission(tmp_path, mode):
     assert code == 0
     assert result.device.kind in ("cuda", "hip")
     assert not any("shared between processes" in warning for warning in result.warnings)
+
+
+def test_the_strongest_layers_are_in_nobodys_way(tmp_path):
+    """The worker starts its device and shares memory behind the best that this kernel has; a warning names what was given up."""
+    _, result = run(tmp_path, "--mode", "test", "--cases", "size: 1048576; seed: 1; act: honest")
+    assert not [warning for warning in result.warnings if warning.startswith("not behind")], result.warnings
+    assert result.containment == containment.choose().layers
 
 
 def test_large_inputs_are_complete_when_the_worker_reads_them(tmp_path):
