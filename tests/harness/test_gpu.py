@@ -39,7 +39,7 @@ def test_honest_submission(tmp_path, mode):
 
 
 def test_the_strongest_layers_are_in_nobodys_way(tmp_path):
-    """The worker starts its device and shares memory behind the best that this kernel has; a warning names what was given up."""
+    """The worker starts its device and shares memory behind the best that this kernel has; a warning names what is not used."""
     _, result = run(tmp_path, "--mode", "test", "--cases", "size: 1048576; seed: 1; act: honest")
     assert not [warning for warning in result.warnings if warning.startswith("not behind")], result.warnings
     assert result.containment == containment.choose().layers
