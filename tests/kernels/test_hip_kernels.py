@@ -37,6 +37,15 @@ def test_value_distributions(traits, dist):
     assert result.verdict.ok, str(result.verdict)
 
 
+@pytest.mark.parametrize("traits", [REACHABLE[0], REACHABLE[1]], ids=["fp8", "mxfp4"])
+def test_logits_beyond_what_f32_resolves(traits):
+    """Every row picks one token. A softmax that is off by a rounding of the largest logit picks none, or NaN."""
+    data = reference.generate_input(1, 1, 130, 5, device="cpu")
+    data[0].mul_(1e30)
+    result = emulate(data, traits, 2, schedules=SCHEDULES[:1], lds_fills=("nan",))
+    assert result.verdict.ok, str(result.verdict)
+
+
 @pytest.mark.parametrize("number", REACHABLE)
 def test_dispatched_kernels_have_no_spills_no_hazards_and_their_occupancy(number):
     traits = REACHABLE[number]
