@@ -11,11 +11,17 @@ try:
     import triton
     import triton.language as tl
     from triton import OutOfResources
-
-    jit: Any = triton.jit
 except ImportError:  # triton_unavailable says so
-    tl, OutOfResources = None, MemoryError  # type: ignore[assignment]
-    jit: Any = lambda function: function  # noqa: E731
+    triton = tl = None  # type: ignore[assignment]
+    OutOfResources = MemoryError
+
+
+def undecorated(function: Any = None, **options: Any) -> Any:
+    """What stands for triton.jit where there is no Triton."""
+    return undecorated if function is None else function
+
+
+jit: Any = triton.jit if triton else undecorated
 
 
 def interpreted(kernel: Any) -> bool:

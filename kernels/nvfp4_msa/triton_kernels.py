@@ -187,7 +187,7 @@ def hand_in(out, lse, partial_ptr, lse_ptr, ticket_ptr, first_part, split, activ
     return tl.atomic_add(ticket_ptr, 1, sem="acq_rel", scope="gpu") == active - 1
 
 
-@jit
+@jit(do_not_specialize=("requests", "table_stride", "topk_rows"))
 def nvfp4_decode_kernel(
     q_ptr,  # bf16 [rows, num_kv_heads * group_size, 128]
     cache_ptr,  # u8, pages of num_kv_heads * 18432 bytes

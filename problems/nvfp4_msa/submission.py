@@ -276,11 +276,17 @@ try:
     import triton
     import triton.language as tl
     from triton import OutOfResources
-
-    jit: Any = triton.jit
 except ImportError:  # triton_unavailable says so
-    tl, OutOfResources = None, MemoryError  # type: ignore[assignment]
-    jit: Any = lambda function: function  # noqa: E731
+    triton = tl = None  # type: ignore[assignment]
+    OutOfResources = MemoryError
+
+
+def undecorated(function: Any = None, **options: Any) -> Any:
+    """What stands for triton.jit where there is no Triton."""
+    return undecorated if function is None else function
+
+
+jit: Any = triton.jit if triton else undecorated
 
 
 def interpreted(kernel: Any) -> bool:
@@ -577,7 +583,7 @@ def hand_in(out, lse, partial_ptr, lse_ptr, ticket_ptr, first_part, split, activ
     return tl.atomic_add(ticket_ptr, 1, sem="acq_rel", scope="gpu") == active - 1
 
 
-@jit
+@jit(do_not_specialize=("requests", "table_stride", "topk_rows"))
 def nvfp4_decode_kernel(
     q_ptr,  # bf16 [rows, num_kv_heads * group_size, 128]
     cache_ptr,  # u8, pages of num_kv_heads * 18432 bytes
