@@ -36,14 +36,15 @@ def pack_problem(directory: Path) -> tuple[PackedProblem, TaskFile]:
         task = load_task_file(directory / "task.yml")
     except PopcornError as error:
         raise BadRequest(str(error)) from None
+    directory = directory.resolve()  # `../task.py` is meant from where the folder is, not from a link to it
     if task.lang != "py" or task.multi_gpu:
         raise BadRequest(f"{directory}: only Python tasks (lang: py) of one GPU can be run here")
-    paths = [Path(os.path.abspath(path)) for path in _paths(directory, task)]
+    paths = [Path(os.path.normpath(path)) for path in _paths(directory, task)]
     base = Path(os.path.commonpath([path.parent for path in paths]))
     files = {path.relative_to(base).as_posix(): _text(path) for path in paths}
     if sum(map(len, files.values())) > MAX_BYTES:
         raise BadRequest(f"{directory}: its files hold more than {MAX_BYTES:,} characters")
-    return PackedProblem(Path(os.path.abspath(directory)).relative_to(base).as_posix(), files), task
+    return PackedProblem(directory.relative_to(base).as_posix(), files), task
 
 
 def problem_name(directory: Path, task: TaskFile) -> str:

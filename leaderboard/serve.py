@@ -35,7 +35,7 @@ def serve(options: argparse.Namespace) -> int:
     with _listen(options.host, options.port) as listener:
         url = f"http://{options.host}:{listener.getsockname()[1]}"
         runner = _runner(store, url, options)
-        server = uvicorn.Server(_config(store, settings_of(options)))
+        server = uvicorn.Server(server_config(store, settings_of(options)))
         _greet(store, url, options.host)
         try:
             if runner:
@@ -96,7 +96,8 @@ def _runner(store: Store, url: str, options: argparse.Namespace) -> EmbeddedRunn
     return EmbeddedRunner(store, url, ("--executor", options.executor, "--slots", str(options.slots), *named))
 
 
-def _config(store: Store, settings: Settings) -> uvicorn.Config:
+def server_config(store: Store, settings: Settings) -> uvicorn.Config:
+    """How the application is served."""
     return uvicorn.Config(
         create_app(store, settings),
         log_level="warning",

@@ -11,6 +11,7 @@ from leaderboard import audit, boards, queries, submissions
 from leaderboard.accounts import Identity
 from leaderboard.api import wire
 from leaderboard.api.auth import admin_of
+from leaderboard.api.parameters import Limit, Number
 from leaderboard.errors import BadRequest, NotFound
 from leaderboard.queries.live import job_counts
 from leaderboard.settings import Settings
@@ -69,16 +70,16 @@ def _server(routes: APIRouter, store: Store) -> None:
             return {**counts, "jobs": job_counts(session), "runners": [runner.name for runner in alive], "accepting": accepting}
 
     @routes.get("/audit")
-    def log(admin: Admin, limit: int = 200) -> list[dict[str, Any]]:
+    def log(admin: Admin, limit: Limit = 200) -> list[dict[str, Any]]:
         with store.reading() as session:
-            rows = session.scalars(select(Audit).order_by(Audit.id.desc()).limit(min(limit, 1000)))
+            rows = session.scalars(select(Audit).order_by(Audit.id.desc()).limit(limit))
             names = ("actor", "action", "target", "detail")
             return [{"at": row.at.isoformat(), **{name: getattr(row, name) for name in names}} for row in rows]
 
 
 def _submissions(routes: APIRouter, store: Store) -> None:
     @routes.get("/submissions/{number}")
-    def one(number: int, admin: Admin) -> Any:
+    def one(number: Number, admin: Admin) -> Any:
         with store.reading() as session:
             found = wire.detail(session, number, admin)
         if found is None:
@@ -86,13 +87,13 @@ def _submissions(routes: APIRouter, store: Store) -> None:
         return to_json(found)
 
     @routes.delete("/submissions/{number}")
-    def delete(number: int, admin: Admin) -> dict[str, Any]:
+    def delete(number: Number, admin: Admin) -> dict[str, Any]:
         with store.writing() as session:
             submissions.delete(session, number, admin)
         return {"status": "ok", "submission_id": number}
 
     @routes.post("/submissions/{number}/hacked")
-    def mark_hacked(number: int, body: Reason, admin: Admin) -> dict[str, Any]:
+    def mark_hacked(number: Number, body: Reason, admin: Admin) -> dict[str, Any]:
         with store.writing() as session:
             submissions.mark_hacked(session, number, body.reason, admin)
         return {"status": "ok", "submission_id": number}

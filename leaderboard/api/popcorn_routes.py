@@ -3,7 +3,7 @@
 import uuid
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, UploadFile
+from fastapi import APIRouter, Depends, UploadFile
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 
@@ -11,6 +11,7 @@ from leaderboard import queries, submissions
 from leaderboard.accounts import Identity
 from leaderboard.api import events, wire
 from leaderboard.api.auth import user_of
+from leaderboard.api.parameters import Limit, Number
 from leaderboard.boards import find_board
 from leaderboard.errors import BadRequest, Forbidden, NotFound
 from leaderboard.queries.boards import gpus_of
@@ -63,25 +64,25 @@ def _own(routes: APIRouter, store: Store) -> None:
         return {"name": user.name, "role": user.role}
 
     @routes.get("/user/submissions")
-    def mine(user: User, leaderboard: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> Any:
+    def mine(user: User, leaderboard: str | None = None, limit: Limit = 50) -> Any:
         with store.reading() as session:
             board = _board(find_board(session, leaderboard), leaderboard).name if leaderboard else None
             rows = queries.submissions(session, leaderboard=board, user=user.name, limit=limit)
             return [to_json(wire.summary(row)) for row in rows]
 
     @routes.get("/user/submissions/{number}")
-    def one(number: int, user: User) -> Any:
+    def one(number: Number, user: User) -> Any:
         with store.reading() as session:
             return to_json(_found(wire.detail(session, number, user), number))
 
     @routes.delete("/user/submissions/{number}")
-    def delete(number: int, user: User) -> dict[str, Any]:
+    def delete(number: Number, user: User) -> dict[str, Any]:
         with store.writing() as session:
             submissions.delete(session, number, user)
         return {"status": "ok", "submission_id": number}
 
     @routes.post("/user/submissions/{number}/cancel")
-    def cancel(number: int, user: User) -> dict[str, Any]:
+    def cancel(number: Number, user: User) -> dict[str, Any]:
         with store.writing() as session:
             submissions.cancel(session, number, user)
         return {"status": "ok", "submission_id": number}
@@ -101,7 +102,7 @@ def _waiting(routes: APIRouter, store: Store, waiters: events.Waiters, settings:
         return JSONResponse(to_json(accepted), status_code=202)
 
     @routes.get("/user/submissions/{number}/events")
-    async def follow(number: int, user: User) -> StreamingResponse:
+    async def follow(number: Number, user: User) -> StreamingResponse:
         waiters.check(user)
         await run_in_threadpool(_must_be_theirs, store, number, user)
         return events.answer(waiters.follow(user, events.frames_of(store, number)))

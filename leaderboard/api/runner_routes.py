@@ -14,6 +14,7 @@ from harness.result import Device, Result, result_from_json
 from leaderboard import jobs
 from leaderboard.accounts import Identity
 from leaderboard.api.auth import runner_of
+from leaderboard.api.parameters import Number, RunnerNumber
 from leaderboard.errors import BadRequest, NotFound
 from leaderboard.settings import Settings
 from leaderboard.stages import stages
@@ -43,7 +44,7 @@ class Registration(Body):
 class Claim(Body):
     """Who asks for work."""
 
-    runner_id: int
+    runner_id: RunnerNumber
 
 
 class Heartbeat(Body):
@@ -111,24 +112,24 @@ def _work(routes: APIRouter, store: Store, settings: Settings) -> None:
 
 def _reports(routes: APIRouter, store: Store, settings: Settings) -> None:
     @routes.post("/jobs/{number}/heartbeat")
-    def heartbeat(number: int, body: Heartbeat, user: RunnerUser) -> dict[str, str]:
+    def heartbeat(number: Number, body: Heartbeat, user: RunnerUser) -> dict[str, str]:
         with store.writing() as session:
             jobs.heartbeat(session, number, body.lease, settings.lease_s, body.progress)
         return {"status": "ok"}
 
     @routes.post("/jobs/{number}/runs")
-    def add_run(number: int, body: FoundRun, user: RunnerUser) -> dict[str, int]:
+    def add_run(number: Number, body: FoundRun, user: RunnerUser) -> dict[str, int]:
         result = _result(body.result)
         with store.writing() as session:
             return {"run_id": jobs.add_run(session, number, body.lease, body.secret, result)}
 
     @routes.post("/jobs/{number}/finish")
-    def finish(number: int, body: Finish, user: RunnerUser) -> dict[str, str]:
+    def finish(number: Number, body: Finish, user: RunnerUser) -> dict[str, str]:
         with store.writing() as session:
             return {"status": jobs.finish(session, number, body.lease, body.outcome, body.error)}
 
     @routes.post("/jobs/{number}/release")
-    def release(number: int, body: Release, user: RunnerUser) -> dict[str, str]:
+    def release(number: Number, body: Release, user: RunnerUser) -> dict[str, str]:
         with store.writing() as session:
             jobs.release(session, number, body.lease)
         return {"status": "pending"}

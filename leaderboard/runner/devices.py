@@ -1,13 +1,7 @@
-"""The device that a runner offers: its name on leaderboards, what popcorn tells of its machine, its lock."""
+"""The device that a runner offers: its name on leaderboards, what popcorn tells of its machine, a key for its lock."""
 
-import contextlib
-import fcntl
-import os
 import platform
 import re
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +9,6 @@ import yaml
 
 from harness.devices import DEVICES_FILE, describe_device
 from harness.records import to_json
-from leaderboard.errors import Conflict
 from popcorn.http_models import SystemInfo
 from popcorn.http_models import to_json as wire_json
 
@@ -46,18 +39,3 @@ def gpu_name(name: str, kind: str) -> str:
     known = [entry["match"] for entry in yaml.safe_load(DEVICES_FILE.read_text(encoding="utf-8"))]
     found = next((match for match in known if match.lower() in name.lower()), None)
     return found or re.sub(r"[^A-Za-z0-9]+", "-", VENDORS.sub("", name)).strip("-") or "GPU"
-
-
-@contextlib.contextmanager
-def exclusive(key: str) -> Iterator[None]:
-    """Hold the device of this machine called `key`. Raises Conflict while another runner's job holds it."""
-    path = Path(tempfile.gettempdir(), f"kernelproof-device-{re.sub('[^A-Za-z0-9-]', '', key)}.lock")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict(f"another runner on this machine evaluates on the device {key}") from None
-        yield
-    finally:
-        os.close(fd)

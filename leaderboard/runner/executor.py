@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from leaderboard.errors import LeaderboardError
-from leaderboard.runner.devices import exclusive
+from leaderboard.runner.lock import exclusive
 from leaderboard.runner.request import EvaluationRequest
 
 ROOT = Path(__file__).parents[2]

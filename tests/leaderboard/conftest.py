@@ -19,7 +19,7 @@ from postgres_server import NoPostgres, PostgresServer, running_postgres
 from sqlalchemy import text
 
 from leaderboard import boards
-from leaderboard.api.app import create_app
+from leaderboard.serve import server_config
 from leaderboard.settings import Settings
 from leaderboard.store.database import Store
 from leaderboard.store.models import Base
@@ -98,7 +98,7 @@ def settings() -> Settings:
 def site(store, settings) -> Iterator[LiveSite]:
     """A server on a socket, over `store` and under `settings`."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(create_app(store, settings), log_level="warning", timeout_graceful_shutdown=1))
+        server = uvicorn.Server(server_config(store, settings))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         while not server.started:

@@ -1,0 +1,78 @@
+"""Users and tokens."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from leaderboard.accounts import enrol, exchange, identify, make_token, make_user, revoke
+from leaderboard.errors import BadRequest, NotFound
+from leaderboard.store.models import Token, User
+
+CLIENT_ID = "0123456789abcdef-client"
+
+
+def test_a_token_stands_for_a_user_in_a_role(any_store):
+    with any_store.writing() as session:
+        tokens = {role: make_token(session, "ada", role) for role in ("user", "runner", "admin")}
+    with any_store.reading() as session:
+        found = {role: identify(session, token) for role, token in tokens.items()}
+        assert identify(session, "another") is None
+    assert {role: who.role for role, who in found.items() if who} == {role: role for role in tokens}
+    assert len({who.user_id for who in found.values() if who}) == 1
+    assert [role for role, who in found.items() if who and who.is_admin] == ["admin"]
+
+
+def test_tokens_end(store):
+    with store.writing() as session:
+        expired = make_token(session, "ada", lifetime=timedelta(seconds=-1))
+        kept, revoked = make_token(session, "bob"), make_token(session, "eve")
+        assert revoke(session, "eve") == 1
+        assert revoke(session, "eve") == 0
+    with store.reading() as session:
+        assert [identify(session, token) is not None for token in (expired, kept, revoked)] == [False, True, False]
+    with pytest.raises(NotFound, match="tokens list"), store.writing() as session:
+        revoke(session, "nobody")
+
+
+def test_a_ticket_is_good_once(store):
+    with store.writing() as session:
+        ticket = make_token(session, "root", "admin", timedelta(minutes=1))
+        token = exchange(session, ticket, timedelta(days=1))
+    assert token is not None
+    with store.writing() as session:
+        assert exchange(session, ticket, timedelta(days=1)) is None
+        assert exchange(session, "forged", timedelta(days=1)) is None
+        who = identify(session, token)
+    assert who is not None
+    assert (who.name, who.is_admin) == ("root", True)
+
+
+def test_a_client_id_enrols_once(any_store):
+    with any_store.writing() as session:
+        first, again = enrol(session, CLIENT_ID), enrol(session, CLIENT_ID)
+    assert first == again
+    assert first.role == "user"
+    assert CLIENT_ID[:8] not in first.name
+    with any_store.reading() as session:
+        assert len(session.scalars(select(Token)).all()) == 1
+
+
+def test_a_revoked_client_id_does_not_come_back(any_store):
+    with any_store.writing() as session:
+        revoke(session, enrol(session, CLIENT_ID).name)
+    with pytest.raises(NotFound, match="register again"), any_store.writing() as session:
+        enrol(session, CLIENT_ID)
+
+
+@pytest.mark.parametrize("name", ["", " ada", "a" * 64, "<b>", "a/b", "a\n", "ä", "."])
+def test_names_that_cannot_be_shown(store, name):
+    with store.writing() as session:
+        with pytest.raises(BadRequest, match="is not 1 to 63 letters"):
+            make_user(session, name)
+        assert session.scalars(select(User)).all() == []
+
+
+def test_roles_are_known(store):
+    with store.writing() as session, pytest.raises(BadRequest, match="known are user, runner, admin"):
+        make_token(session, "ada", "root")
