@@ -24,5 +24,5 @@ def error_page(request: Request, status: int, detail: str) -> HTMLResponse:
     visit = visit_of(request)
     name = NAMES.get(status, "Something went wrong")
     ways = [tag("a", "Leaderboards", href="/"), None if visit.name else tag("a", "Sign in", href="/login")]
-    heading = title(name, eyebrow=f"Error {status}", lede=detail)
+    heading = title(name, eyebrow=f"Error {status}", lede=f"{detail[:1].upper()}{detail[1:].rstrip('.')}.")
     return HTMLResponse(document(visit, name, heading, tag("p", ways, class_="actions")), status)

@@ -8,7 +8,8 @@ from leaderboard.web.assets import address
 from leaderboard.web.csrf import FIELD
 from leaderboard.web.visit import THEMES, Visit
 
-PLACES = (("/", "Leaderboards"), ("/queue", "Queue"), ("/history", "Recorded runs"))
+PLACES = (("/", "Leaderboards"), ("/queue", "Queue"))
+ADMIN_PLACES = (("/history", "Recorded runs"),)
 REFRESH_S = 10  # of a live page without scripts
 
 
@@ -50,8 +51,9 @@ def _mark() -> Html:
 
 
 def _places(visit: Visit) -> Html:
-    links = [tag("li", tag("a", name, href=path, aria_current=_current(visit.path, path))) for path, name in PLACES]
-    return tag("nav", tag("ul", links), aria_label="Site")
+    shown = PLACES + ADMIN_PLACES if visit.is_admin else PLACES
+    items = [tag("li", tag("a", name, href=path, aria_current=_current(visit.path, path))) for path, name in shown]
+    return tag("nav", tag("ul", items), aria_label="Site")
 
 
 def _current(here: str, path: str) -> str | None:

@@ -22,7 +22,10 @@ def _form(failed: bool, goal: str) -> Html:
         "input", type="password", id="token", name="token", required=True, autocomplete="current-password", spellcheck="false",
         aria_describedby="problem" if failed else None,
     )  # fmt: skip
-    hidden = tag("input", type="hidden", name="next", value=goal)
+    hidden = [
+        tag("input", type="hidden", name="next", value=goal),
+        tag("input", type="text", autocomplete="username", value="token", hidden=True),  # for password managers
+    ]
     button = tag("p", tag("button", "Sign in", class_="button"), class_="buttons")
     field = tag("p", tag("label", "Token", for_="token"), box, class_="field wide-field")
     return tag("form", hidden, field, button, method="post", action="/login", class_="filters")

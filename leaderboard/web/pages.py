@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from leaderboard import queries
 from leaderboard.accounts import Identity
 from leaderboard.api.auth import viewer_of
-from leaderboard.errors import NotFound
+from leaderboard.errors import Forbidden, NotFound
 from leaderboard.queries.views import Board, RunView, SubmissionDetail
 from leaderboard.store.database import Store
 from leaderboard.web import links
@@ -133,17 +133,25 @@ def _add_submissions(pages: APIRouter, store: Store) -> None:
 
 def _add_recorded(pages: APIRouter, store: Store) -> None:
     @pages.get("/history")
-    def history(request: Request, problem: str = "", device: str = "") -> str:
+    def history(request: Request, viewer: Viewer, problem: str = "", device: str = "") -> str:
+        _check_admin(viewer)
         problem, device = problem.strip(), device.strip()
         with store.reading() as session:
             rows = queries.recorded(session, problem or None, device or None)
         return recorded_page(visit_of(request), rows, problem, device)
 
     @pages.get("/history/{number}")
-    def run(request: Request, number: str) -> str:
+    def run(request: Request, viewer: Viewer, number: str) -> str:
+        _check_admin(viewer)
         with store.reading() as session:
             result = _found(queries.recorded_result(session, _number(number)), f"recorded run {number}")
         return recorded_run_page(visit_of(request), _number(number), result)
+
+
+def _check_admin(viewer: Identity | None) -> None:
+    """Recorded runs say what their author's files printed and where they lie."""
+    if viewer is None or not viewer.is_admin:
+        raise Forbidden("recorded runs are for this server's administrators; the link that the server prints signs one in")
 
 
 def _board_view(session: Session, request: Request, name: str, gpu: str | None) -> BoardView:

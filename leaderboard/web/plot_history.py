@@ -16,6 +16,7 @@ from leaderboard.web.words import score
 
 HEIGHT_PX, WIDTH_UNITS, LABELS_PX, MARGIN = 240, 1000, 22, 0.06
 DOT_PX, RECORD_PX = 4, 5.5
+MOST_OTHERS = 400  # marks besides the records
 DAY_S, MOST_DATES = 86400, 6
 STEPS, FEWEST_TICKS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 6, 8)), 4
 STEPS_S = (60, 300, 900, 3600, 10800, 21600, 43200, *(days * DAY_S for days in (1, 2, 7, 14, 30, 90, 365)))
@@ -26,6 +27,7 @@ def history_plot(points: Sequence[ScorePoint]) -> Html | None:
     """The plot of points in time order; None if there are fewer than two, which say nothing about time."""
     if len(points) < 2:
         return None
+    points = _drawn(points)
     dates, scores = _date_axis(points), _score_axis(points)
     ticks = _round_scores(scores)
     grid = [tag("line", x1=0, x2="100%", y1=_y(scores, value), y2=_y(scores, value), class_="grid") for value in ticks]
@@ -41,6 +43,13 @@ def history_plot(points: Sequence[ScorePoint]) -> Html | None:
     legend = tag("ul", _key("record", "record"), _key("other", "other submission"), class_="legend")
     said = "Score in µs against the date, logarithmic; lower is better. Each mark leads to its submission."
     return tag("figure", legend, tag("div", parts, class_="history-grid"), tag("figcaption", said), class_="history")
+
+
+def _drawn(points: Sequence[ScorePoint]) -> list[ScorePoint]:
+    """All records, and of the others the latest."""
+    others = [point for point in points if not point.is_record]
+    left_out = {point.submission_id for point in others[: max(0, len(others) - MOST_OTHERS)]}
+    return [point for point in points if point.submission_id not in left_out]
 
 
 def _date_axis(points: Sequence[ScorePoint]) -> Linear:

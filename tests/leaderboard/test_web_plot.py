@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from web_site import Element, parse_html
 
 from leaderboard.queries.views import ScorePoint
+from leaderboard.web import plot_history
 from leaderboard.web.plot_history import HEIGHT_PX, history_plot
 
 START = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
@@ -50,6 +51,13 @@ def test_the_line_never_rises(story):
     steps = str(line.attributes["d"])
     heights = [float(height) for height in re.findall(r"(?:V|M\S+ )([\d.]+)", steps)]
     assert heights == sorted(heights)  # pixels from above
+
+
+def test_of_too_many_the_records_stay(monkeypatch):
+    monkeypatch.setattr(plot_history, "MOST_OTHERS", 3)
+    points = points_of([(after_s, 100.0 - after_s if after_s % 5 == 0 else 1000.0) for after_s in range(50)])
+    drawn_ids = {int(str(link.attributes["href"]).rpartition("/")[2]) for link in drawn(points).all("a")}
+    assert drawn_ids == {point.submission_id for point in points if point.is_record} | {48, 49, 50}
 
 
 def test_one_point_is_no_plot():

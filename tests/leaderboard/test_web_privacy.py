@@ -73,6 +73,17 @@ def test_secret_runs_are_shown_by_their_figures_alone(site):
     assert all(len(page.all("section", class_="case")) == 8 for page in secret_runs(site, ADMIN))
 
 
+@pytest.mark.parametrize("token", [None, ADA, GRACE])
+def test_recorded_runs_are_for_administrators(site, token):
+    links = [str(link.attributes["href"]) for link in site.page("/history", ADMIN).all("a")]
+    runs = [href for href in links if href.startswith("/history/")]
+    assert len(runs) == 2
+    for path in ("/history", *runs):
+        assert site.get(path, ADMIN).status_code == 200
+        assert site.get(path, token).status_code == 403
+    assert "/history" not in site.get("/", token).text
+
+
 def status_of(site, number):
     with site.store.reading() as session:
         found = session.get(Submission, number)

@@ -1,6 +1,9 @@
 """The site over a store of made-up data, for tests: who asks is said by a token, what comes back is a tree."""
 
+import functools
+import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,15 +13,15 @@ from fastapi.testclient import TestClient
 sys.path.append(str(Path(__file__).parent.parent / "harness"))  # its readers of pages serve here too
 
 from html_tree import Element, parse_html
-from page_checks import CONTRASTS, LEAST_CONTRAST
-from report_results import hostile
+from page_checks import CONTRASTS as CONTRASTS
+from page_checks import LEAST_CONTRAST as LEAST_CONTRAST
+from report_results import hostile as hostile
 
 from leaderboard.api.app import create_app
 from leaderboard.settings import Settings
 from leaderboard.store.database import Store
 from scripts.leaderboard_demo import TOKEN, fill
 
-__all__ = ["CONTRASTS", "LEAST_CONTRAST", "hostile"]
 ADA, ADMIN, GRACE = TOKEN, "demo-token-of-the-admin", "demo-token-of-demo-grace"
 BOARD = "/board/demo-mixed-mla/DEMO"
 BEST, OF_GRACE, WRONG, HACKED, RUNNING, WAITING = 19, 16, 3, 13, 21, 22  # submissions of the made-up data, the first by ada
@@ -55,14 +58,25 @@ def empty_site(folder: Path) -> Site:
     """A site over a new store."""
     store = Store(f"sqlite:///{folder}/store.sqlite")
     store.migrate()
-    return Site(store, TestClient(create_app(store, Settings()), raise_server_exceptions=True))
+    patient = Settings(lease_s=3600.0)  # the made-up runners do not report
+    return Site(store, TestClient(create_app(store, patient), raise_server_exceptions=True))
 
 
 def demo_site(folder: Path) -> Site:
     """A site with boards, users, submissions of every ending, and a queue."""
-    site = empty_site(folder)
-    fill(site.store)
-    return site
+    shutil.copy(Path(_filled().name, "store.sqlite"), folder)
+    return empty_site(folder)
+
+
+@functools.cache
+def _filled() -> tempfile.TemporaryDirectory:
+    """The folder of a filled store, made once in a process: inventing takes seconds, copying does not."""
+    folder = tempfile.TemporaryDirectory(prefix="kernelproof-demo-")
+    store = Store(f"sqlite:///{folder.name}/store.sqlite")
+    store.migrate()
+    fill(store)
+    store.close()
+    return folder
 
 
 def _cookie(token: str | None) -> dict[str, str]:
