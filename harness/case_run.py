@@ -167,8 +167,11 @@ class CaseRun:
             self._both(Contestant.close_ledger)
 
     def _burst(self) -> None:
-        """Calls in a row, apart from the samples, each time on fresh contents: a bound for what was reported."""
-        while self.passes and self._candidate.needs_burst:
+        """Calls in a row, apart from the samples, each time on fresh contents: a bound for what was reported.
+
+        They are all made on the same contents, so not where a call may write its inputs.
+        """
+        while self._problem.mutable_inputs == () and self.passes and self._candidate.needs_burst:
             self._renew(self._random.choice(self._pool))
             self._candidate.burst()
             if self._policy.judged == "each":

@@ -29,6 +29,7 @@ class Defences:
     # contents and outputs
     fresh_inputs: bool = _on("inputs are filled with new contents before every scored call, after the last output was taken")
     secret_seed: bool = _on("contents come from a seed that only the referee knows")
+    drawn_contents: bool = _on("every sample's contents come from a seed of their own: who finds one out knows no other")
     check_every_call: bool = _on("the output of every scored call is judged")
     exact_type: bool = _on("an output is a plain strided tensor; subclasses and overridden instances are refused")
     copied_at_return: bool = _on("the output's bytes are copied as the call returns, inside the timed region")

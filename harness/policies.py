@@ -141,7 +141,7 @@ def weakened(policy: Policy, defences: Defences) -> Policy:
         pool=policy.pool if defences.fresh_inputs else 1,
         judged=policy.judged if defences.check_every_call else "ends",
         strict=policy.strict and defences.strict_verdict,
-        foreseeable=policy.foreseeable or not defences.secret_seed,
+        foreseeable=policy.foreseeable or not defences.drawn_contents,
         alike=policy.alike and defences.one_code_path,
         bursts=policy.bursts and defences.referee_clock and defences.fresh_inputs,
         cold=policy.cold if defences.cold_caches else Cold("none"),

@@ -145,30 +145,39 @@ def test_fresh_contents_for_each_sample(worker):
 
 
 BURSTS = replace(FRESH, bursts=True, stop=AfterCalls(2, 10**9))
-BURST = ["refresh", "rest", "burst of 32", "judge"]
+BURST = ["refresh", "rest", "burst of 32", "judge", "compare"]
 
 
 def test_a_burst_on_fresh_contents_follows_the_samples(worker):
+    worker.mutable_inputs = ()
     run(worker, BURSTS)
-    assert worker.log[-7:] == ["seed 139", *BURST, "believe", "unmap"]
+    assert worker.log[-8:] == ["seed 139", *BURST, "believe", "unmap"]
 
 
 def test_a_slow_burst_is_repeated(worker):
-    worker.bursts_ns = [10**8]
+    worker.bursts_ns, worker.mutable_inputs = [10**8], ()
     run(worker, BURSTS)
-    assert worker.log[-12:] == ["seed 139", *BURST, "seed 152", *BURST, "believe", "unmap"]
+    assert worker.log[-14:] == ["seed 139", *BURST, "seed 152", *BURST, "believe", "unmap"]
 
 
 def test_only_slow_bursts_are_not_believed(worker):
-    worker.bursts_ns = [10**8] * 9
+    worker.bursts_ns, worker.mutable_inputs = [10**8] * 9, ()
     with pytest.raises(ClockTampered, match="in a row"):
         run(worker, BURSTS)
     assert worker.log.count("burst of 32") == MAX_BURSTS
 
 
 def test_a_wrong_output_of_a_burst_fails(worker):
-    worker.wrong_from = 4
+    worker.wrong_from, worker.mutable_inputs = 4, ()
     assert not run(worker, BURSTS).passes
+
+
+@pytest.mark.parametrize("mutable", [None, (0,)])
+def test_no_burst_where_inputs_may_be_written(worker, mutable):
+    """The second call of a burst would find what the first one wrote."""
+    worker.mutable_inputs = mutable
+    run(worker, BURSTS)
+    assert not any(step.startswith("burst") for step in worker.log)
 
 
 def test_drawn_seeds_cannot_be_foreseen():
@@ -255,13 +264,15 @@ def test_without_strict_verdicts_only_the_official_check_runs(worker):
         ("fresh_inputs", "fresh", "never"),
         ("check_every_call", "judged", "ends"),
         ("strict_verdict", "strict", False),
-        ("secret_seed", "foreseeable", True),
+        ("drawn_contents", "foreseeable", True),
+        ("referee_clock", "bursts", False),
+        ("fresh_inputs", "bursts", False),
         ("one_code_path", "alike", False),
         ("cold_caches", "cold", Cold("none")),
     ],
 )
 def test_a_defence_that_is_off_weakens_the_policy(defence, field, value):
-    policy = replace(FRESH, alike=True, foreseeable=False, cold=Cold("read", 1))
+    policy = replace(FRESH, alike=True, foreseeable=False, bursts=True, cold=Cold("read", 1))
     assert weakened(policy, Defences()) == policy
     assert getattr(weakened(policy, Defences().without(defence)), field) == value
 
