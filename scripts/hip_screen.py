@@ -33,13 +33,18 @@ def fault_of_traits(traits: Traits) -> str | None:
     try:
         found = decode_report(traits)
     except CompileFailed as error:
-        errors = [line for line in str(error).splitlines() if "error:" in line]
-        return f"does not compile: {(errors or ['clang gives no reason'])[0].strip()[-160:]}"
+        said = [line.partition("error:")[2].strip() for line in str(error).splitlines() if "error:" in line]
+        return f"does not compile: {shortened((said or ['clang gives no reason'])[0])}"
     if found.vgpr_spills or found.scratch_bytes:
         return f"{found.vgpr_spills} VGPRs spilled, {found.scratch_bytes} bytes of scratch a work-item"
     if found.lds_bytes > LDS_BYTES_PER_CU:
         return f"{found.lds_bytes} bytes of LDS; a compute unit has {LDS_BYTES_PER_CU}"
     return None
+
+
+def shortened(text: str) -> str:
+    """A compiler's line without its middle: what failed stands first, why stands last."""
+    return text if len(text) <= 200 else f"{text[:100]} ... {text[-100:]}"
 
 
 def estimate_of(shape: tuple[int, int, int, int], params: Mapping[str, Any]) -> Estimate | str:

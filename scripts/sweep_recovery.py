@@ -26,6 +26,7 @@ from harness.compare import change_text  # noqa: E402
 from harness.result import Change, read_result  # noqa: E402
 
 COPIED = ("configs", "kernels", "problems")
+LONGER = 1.3
 COPIED_FILES = ("task.py", "reference.py", "utils.py", "eval.py", "submission.py")
 
 
@@ -52,14 +53,14 @@ def run(words: list[str], kill_after_s: float | None = None) -> int:
         return process.wait()
 
 
-def sweep(words: list[str], kill_every_s: float | None) -> tuple[int, int]:
-    """The exit code of the last run, and how often one was killed."""
-    for kills in range(1000):
-        code = run(words, kill_every_s)
-        if code != -signal.SIGKILL:
-            return code, kills
-        print(f"killed after {kill_every_s:g} s; starting again", flush=True)
-    return code, 1000
+def sweep(words: list[str], kill_after_s: float | None) -> tuple[int, int]:
+    """The exit code of the last run, and how often one was killed: each lives a little longer, so that even where a start
+    takes its time one gets to the end."""
+    kills = 0
+    while (code := run(words, kill_after_s)) == -signal.SIGKILL and kill_after_s:
+        print(f"killed after {kill_after_s:.0f} s; starting again", flush=True)
+        kills, kill_after_s = kills + 1, kill_after_s * LONGER
+    return code, kills
 
 
 def compare(root: Path, out: Path, options: argparse.Namespace) -> int:

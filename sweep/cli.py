@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,8 @@ from sweep.table import Change
 def main(argv: list[str]) -> int:
     """Run the command line; the exit code. A user's mistake is one line on stderr."""
     options = parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # whoever kills this has read how far it got
     try:
         return run(options)
     except SweepError as error:
