@@ -27,7 +27,7 @@ from leaderboard.accounts import Identity
 from scripts.leaderboard_site import BOARD, GPU, Site, end, running, wait_for_runners
 
 RUNNERS = 2
-LEASE_S = 3.0
+LEASE_S = 6.0
 END_TIMEOUT_S = 300.0
 # What the submission says -> how it must end, and the first words of the reason.
 ENDINGS = {

@@ -141,6 +141,7 @@ def _task(session: Session, job: Job, settings: Settings) -> dict[str, Any]:
     return {
         "job_id": job.id,
         "lease": job.lease,
+        "lease_s": settings.lease_s,
         "attempt": job.attempts,
         "problem_sha256": kept.leaderboard.problem_sha256,
         "file_name": kept.file_name,

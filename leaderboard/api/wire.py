@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from harness.result import Result, State, result_from_json
 from leaderboard.accounts import Identity
-from leaderboard.queries import runners, submission
-from leaderboard.queries.live import job_counts, position_of
-from leaderboard.queries.views import Board, RunView, SubmissionDetail, SubmissionRow
+from leaderboard.queries import submission
+from leaderboard.queries.live import job_counts, job_view, runners_alive
+from leaderboard.queries.views import Board, JobView, RunView, SubmissionDetail, SubmissionRow
 from leaderboard.reports import full_result, pipe_lines
 from leaderboard.store.models import Job, Run, Submission, SubmissionRun
 from popcorn import http_models as wire
@@ -68,7 +68,7 @@ def detail(session: Session, number: int, viewer: Identity) -> wire.SubmissionDe
         code=found.code,
         runs=tuple(_run(run, row) for run in _last_attempt(found)),
         job=wire.JobState(job.status, job.error or None, iso(job.heartbeat_at)),
-        runner_queue=None if row.done else runner_queue(session, number),
+        runner_queue=None if row.done else runner_queue(session, row.gpu, job),
     )
 
 
@@ -92,31 +92,29 @@ def _run(run: RunView, row: SubmissionRow) -> wire.RunDetail:
     )
 
 
-def runner_queue(session: Session, number: int) -> wire.RunnerQueue:
+def runner_queue(session: Session, gpu: str, job: JobView) -> wire.RunnerQueue:
     """What a submission waits for, in numbers and in a sentence."""
-    job = session.scalars(select(Job).where(Job.submission_id == number)).one()
-    counts = job_counts(session, job.gpu)
-    queued, position = counts.get("pending", 0), position_of(session, job)
-    alive = [runner for runner in runners(session) if runner.gpu == job.gpu and runner.state != "lost"]
+    counts = job_counts(session, gpu)
+    queued, alive = counts.get("pending", 0), runners_alive(session, gpu)
     return wire.RunnerQueue(
-        runner=job.runner.name if job.runner else None,
-        gpu=job.gpu,
+        runner=job.runner,
+        gpu=gpu,
         queued_jobs=queued,
         running_jobs=counts.get("running", 0),
-        available_runners=len(alive),
-        status=_waiting_for(job, position, queued, len(alive)),
-        error=None if alive or job.status != "pending" else f"no runner for {job.gpu} is connected",
-        position=position,
+        available_runners=alive,
+        status=_waiting_for(job, gpu, queued, alive),
+        error=None if alive or job.status != "pending" else f"no runner for {gpu} is connected",
+        position=job.position,
     )
 
 
-def _waiting_for(job: Job, position: int | None, queued: int, alive: int) -> str:
+def _waiting_for(job: JobView, gpu: str, queued: int, alive: int) -> str:
     if job.status != "pending":
         return f"running: {_progress(job.progress)}" if job.progress else job.status
     again = f" again, attempt {job.attempts + 1}" if job.attempts else ""
     if not alive:
-        return f"queued{again}, number {position} of {queued}; no runner for {job.gpu} is connected, it starts when one is"
-    return f"queued{again}, number {position} of {queued} for {job.gpu}"
+        return f"queued{again}, number {job.position} of {queued}; no runner for {gpu} is connected, it starts when one is"
+    return f"queued{again}, number {job.position} of {queued} for {gpu}"
 
 
 def _progress(progress: dict[str, Any]) -> str:
@@ -124,9 +122,15 @@ def _progress(progress: dict[str, Any]) -> str:
     return f"{progress.get('mode')}{secret}, case {progress.get('case')} of {progress.get('cases')}, {progress.get('phase')}"
 
 
+def queue_of(session: Session, number: int) -> wire.RunnerQueue:
+    """What a submission waits for, by its number."""
+    job = session.scalars(select(Job).where(Job.submission_id == number)).one()
+    return runner_queue(session, job.gpu, job_view(session, job))
+
+
 def status_event(session: Session, number: int) -> wire.StatusEvent:
     """Where a submission is, in a line."""
-    return wire.StatusEvent(f"submission {number}: {runner_queue(session, number).status}")
+    return wire.StatusEvent(f"submission {number}: {queue_of(session, number).status}")
 
 
 def final_event(session: Session, number: int) -> tuple[str, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What happens now: the queue in the order in which it will be run, and the runners."""
 
+import functools
 from datetime import timedelta
 
 from sqlalchemy import Subquery, func, select
@@ -12,6 +13,7 @@ from leaderboard.store.models import Job, Runner, Submission
 LOST_AFTER = timedelta(seconds=60)  # a runner reports every few seconds, busy or idle
 
 
+@functools.lru_cache(maxsize=64)  # putting the statement together costs more than the database takes to answer it
 def order_of(gpu: str | None = None) -> Subquery:
     """The pending jobs as (id, gpu, position from 1): users take turns, and a user's own jobs run in order of submission.
 
@@ -76,6 +78,12 @@ def runners(session: Session) -> list[RunnerView]:
     found = session.scalars(query.order_by(Runner.name, Runner.id))
     views = [_runner_view(runner, busy.get(runner.id)) for runner in found]
     return sorted(views, key=lambda view: view.state == "lost")
+
+
+def runners_alive(session: Session, gpu: str) -> int:
+    """How many runners of a GPU have been heard of lately."""
+    since = utc_now() - LOST_AFTER
+    return session.scalar(select(func.count()).where(Runner.gpu == gpu, Runner.last_seen_at > since)) or 0
 
 
 def _queue_row(job: Job, position: int | None) -> QueueRow:

@@ -1,5 +1,6 @@
 """Submissions: lists, and one with its runs. What somebody else may not know is left out here, for every caller alike."""
 
+import functools
 import json
 from dataclasses import replace
 from datetime import datetime
@@ -33,7 +34,7 @@ def submissions(
     before_id: int | None = None,
     limit: int = 50,
 ) -> list[SubmissionRow]:
-    """The latest submissions that fit, newest first: from `since` on, before `until`; `before_id` goes on where a page has ended."""
+    """The latest submissions that fit, newest first: from `since` on, before `until`, before the number `before_id`."""
     wanted = [
         (Leaderboard.name, leaderboard),
         (User.name, user),
@@ -90,6 +91,7 @@ def headline_of(error: str) -> str:
     return error.partition("\n")[0]
 
 
+@functools.cache  # putting the statement together costs more than the database takes to answer it
 def _rows() -> Select:
     """Submissions with their board, author and job, and the two runs that scores are taken from."""
     return (

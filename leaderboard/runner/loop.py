@@ -15,7 +15,8 @@ from leaderboard.runner.server import Server
 from leaderboard.stages import Stage
 
 log = logging.getLogger("leaderboard.runner")
-HEARTBEAT_S = 5.0
+HEARTBEAT_S = 5.0  # at most; several fit into a lease
+HEARTBEATS_A_LEASE = 4
 IDLE_S = 1.0  # between two questions for work
 PATIENCE_S = 3600.0  # for a server that is away while it is owed a result
 GRACE_S = 30.0  # beyond a stage's limit: start-up of the worker, the referee's own work
@@ -114,6 +115,7 @@ class JobWatch:
     def __init__(self, server: Server, job: dict[str, Any], stopping: threading.Event):
         self._server, self._job, self._stopping = server, job, stopping
         self._watch = Watch()
+        self._interval_s = min(HEARTBEAT_S, job["lease_s"] / HEARTBEATS_A_LEASE)
         self._told_at = time.monotonic()
 
     def follow(self, evaluation: Evaluation) -> tuple[str, str]:
@@ -150,7 +152,7 @@ class JobWatch:
             self._send(event["result"], event["secret"])
 
     def _heartbeat_if_due(self) -> None:
-        if time.monotonic() - self._told_at < HEARTBEAT_S:
+        if time.monotonic() - self._told_at < self._interval_s:
             return
         self._told_at = time.monotonic()
         try:

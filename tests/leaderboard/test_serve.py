@@ -1,0 +1,123 @@
+"""`python -m leaderboard serve` as a user starts it: a real evaluation from the submission to its report, and its end."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from people import DOUBLING
+
+from leaderboard.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 300.0
+OURS = {"X-Popcorn-Cli-Id": "0123456789abcdef-served"}
+
+
+@contextlib.contextmanager
+def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen, str, list[str]]]:
+    """A server in a process of its own: the process, its address, its first lines."""
+    command = [sys.executable, "-m", "leaderboard", "serve", "--port", "0", "--database", f"sqlite:///{folder / 's.sqlite'}"]
+    command += ["--problems", str(DOUBLING), *options]
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    try:
+        lines = [process.stdout.readline() for _ in range(3)]
+        found = re.fullmatch(r"listening on (http://127\.0\.0\.1:\d+)\n", lines[0])
+        assert found, lines
+        yield process, found[1], lines
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def wait_until(condition, what: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.1)
+
+
+def children(pid: int) -> list[int]:
+    found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    for thread in Path(f"/proc/{pid}/task").iterdir():  # a child belongs to the thread that started it
+        found += [int(child) for child in (thread / "children").read_text().split()]
+    return sorted(set(found))
+
+
+def test_from_submission_to_report_and_the_runner_ends_with_its_server(tmp_path):
+    code = (DOUBLING / "submission.py").read_bytes()
+    with served(tmp_path) as (process, url, lines), httpx.Client(base_url=url, headers=OURS, timeout=60) as client:
+        wait_until(lambda: client.get("/gpus/doubling").json() == ["CPU"], "the embedded runner registers")
+        accepted = client.post("/submission/doubling/cpu/test", files={"file": ("submission.py", code)})
+        assert accepted.status_code == 202, accepted.text
+        wait_until(lambda: client.get("/user/submissions/1").json()["done"], "the evaluation ends")
+        found = client.get("/user/submissions/1").json()
+        assert (found["job"]["status"], found["job"]["error"]) == ("succeeded", None)
+        assert found["runs"][0]["result"]["test.0.status"] == "pass"
+        assert "✅ Passed 1/1 tests" in found["runs"][0]["report"]
+
+        link = re.search(r"/login/\S+", lines[2])
+        assert link is not None
+        entered = client.get(link[0], headers={"Accept": "text/html"})
+        assert (entered.status_code, "HttpOnly" in entered.headers["set-cookie"]) == (303, True)
+        assert client.get(link[0]).headers["location"] == "/login?failed=1"
+
+        runners = children(process.pid)
+        assert runners
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        wait_until(lambda: not any(Path(f"/proc/{runner}").exists() for runner in runners), "the runner ends too")
+
+
+def test_a_server_that_is_told_to_end_ends(tmp_path):
+    with served(tmp_path, "--runner", "none") as (process, url, _):
+        assert httpx.get(f"{url}/health", timeout=60).json() == {"status": "ok"}
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "leaderboard", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def test_administration_by_hand(tmp_path):
+    database = ("--database", f"sqlite:///{tmp_path / 's.sqlite'}")
+    token = run("tokens", "create", "ada", "--role", "admin", *database)
+    assert re.fullmatch(r"kp_\S{43}\n", token.stdout), token.stderr
+    assert "ada                      admin    made " in run("tokens", "list", *database).stdout
+    assert run("boards", "create", str(DOUBLING), *database).stdout == "doubling\n"
+    result = ROOT / "tests" / "support" / "results" / "h200-official-robust.json"
+    assert run("record", str(result), *database).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("tokens", "revoke", "nobody"), "error: no user 'nobody'"),
+        (("boards", "delete", "nothing"), "error: no leaderboard 'nothing'"),
+        (("hacked", "7", "why"), "error: no submission 7"),
+        (("serve", "--limit", "x=y"), "error: --limit x=y: not MODE=N"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, capsys, arguments, said):
+    assert main([*arguments, "--database", f"sqlite:///{tmp_path / 's.sqlite'}"]) == 2
+    heard = capsys.readouterr().err
+    assert heard.startswith(said)
+    assert heard.count("\n") == 1
+
+
+def test_a_runner_without_a_token(monkeypatch, capsys):
+    monkeypatch.delenv("KERNELPROOF_TOKEN", raising=False)
+    assert main(["runner", "--server", "http://127.0.0.1:1"]) == 2
+    assert "error: no token in --token or KERNELPROOF_TOKEN" in capsys.readouterr().err
