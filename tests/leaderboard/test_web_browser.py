@@ -140,3 +140,30 @@ def test_a_page_without_scripts_is_whole(browser, site):
         assert browser.call("DOM.querySelector", nodeId=tree, selector="noscript meta[http-equiv=refresh]")["nodeId"]
     finally:
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def refreshed(browser, expression):
+    """The value of an expression after the page has fetched itself again."""
+    after = f"refresh(document.getElementById('main')).then(() => {expression})"
+    return browser.call("Runtime.evaluate", expression=after, awaitPromise=True, returnByValue=True)["result"]["value"]
+
+
+def test_a_form_that_is_being_filled_in_stays(browser, site):
+    browser.look()
+    show(browser, site, "board")
+    browser.evaluate("document.getElementById('field-user').value = 'gra'")
+    browser.evaluate("document.querySelector('#ranking caption').textContent = 'old'")
+    assert refreshed(browser, "document.querySelector('#ranking caption').textContent") == "old"
+    browser.evaluate("document.getElementById('field-user').value = ''")
+    assert refreshed(browser, "document.querySelector('#ranking caption').textContent") != "old"
+
+
+def test_what_was_unfolded_stays_unfolded(browser, site):
+    browser.look(390)
+    show(browser, site, "board")
+    browser.evaluate("document.getElementById('excluded').open = true")
+    browser.evaluate("document.querySelector('.scroll').scrollLeft = 40")
+    browser.evaluate("document.querySelector('#ranking caption').textContent = 'old'")
+    state = "[document.getElementById('excluded').open, document.querySelector('.scroll').scrollLeft]"
+    assert refreshed(browser, state) == [True, 40]
+    assert browser.evaluate("document.querySelector('#ranking caption').textContent") != "old"

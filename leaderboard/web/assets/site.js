@@ -9,30 +9,50 @@ for (const choice of document.getElementsByName("theme")) {
   });
 }
 
-// The page's main part as the server renders it now takes the place of the one shown, focus and open details kept.
+// Nothing may change under somebody who fills in a form.
+function isFilledIn(main) {
+  const fields = [...main.querySelectorAll("input, select")];
+  const changed = field => field.options
+    ? [...field.options].some(option => option.selected !== option.defaultSelected && field.selectedIndex > 0)
+    : field.value !== field.defaultValue;
+  return fields.some(field => field === document.activeElement || changed(field));
+}
+
+// What a reader has opened, focused and scrolled to, as a function that puts a new main part into the same state.
+function placeOfReader(main) {
+  const focused = document.activeElement && document.activeElement.id;
+  const open = new Map([...main.querySelectorAll("details[id]")].map(details => [details.id, details.open]));
+  const places = [...main.querySelectorAll(".scroll, .source")].map(box => [box.scrollLeft, box.scrollTop]);
+  return () => {
+    for (const details of main.querySelectorAll("details[id]")) details.open = open.get(details.id) ?? details.open;
+    main.querySelectorAll(".scroll, .source").forEach((box, index) => box.scrollTo(...(places[index] ?? [0, 0])));
+    if (focused && document.activeElement.id !== focused) document.getElementById(focused)?.focus({preventScroll: true});
+  };
+}
+
+// The page's main part as the server renders it now takes the place of the one shown.
 async function refresh(main) {
+  if (isFilledIn(main)) return;
   const answer = await fetch(location.href, {headers: {Accept: "text/html"}});
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
-  if (!answer.ok || !fresh || fresh.innerHTML === main.innerHTML) return;
-  const focused = document.activeElement && document.activeElement.id;
-  const open = new Set([...main.querySelectorAll("details[open]")].map(details => details.id));
-  for (const details of fresh.querySelectorAll("details[id]")) details.open = open.has(details.id);
+  if (!answer.ok || !fresh || fresh.innerHTML === main.innerHTML || isFilledIn(main)) return;
+  const restore = placeOfReader(main);
   main.replaceChildren(...fresh.childNodes);
-  if (focused && document.activeElement.id !== focused) document.getElementById(focused)?.focus({preventScroll: true});
+  restore();
   if (!("live" in fresh.dataset)) location.reload();
 }
 
 function keepCurrent(main) {
   let busy = false, again = false;
   const run = async () => {
-    if (busy) { again = true; return; }
+    again = true;
+    if (busy) return;
     busy = true;
-    do { again = false; await refresh(main).catch(() => {}); } while (again);
+    while (again) { again = false; await refresh(main).catch(() => {}); }
     busy = false;
   };
   const events = new EventSource(main.dataset.live);
   events.addEventListener("queue", run);
-  events.onmessage = run;
   events.onopen = run;
   setInterval(() => { if (events.readyState !== EventSource.OPEN && !document.hidden) run(); }, RETRY_MS);
 }
