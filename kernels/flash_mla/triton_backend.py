@@ -44,7 +44,7 @@ class TritonBackend:
             "block_n": 64 if hopper else 32,
             "num_warps": 8 if hopper else 4,
             "num_stages": 2,
-            "operand": "bf16" if block_m == WARP_GROUP_ROWS or shape.kind not in FP8_KINDS else "f16",
+            "operand": "f16" if shape.kind in FP8_KINDS else "bf16",
             "combine_block_d": 128,
             "combine_warps": 1,
             "overlap": hopper,  # programmatic dependent launch of the combine

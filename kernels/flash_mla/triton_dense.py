@@ -10,15 +10,15 @@ tokens the N operand; a row is loaded once and serves as K (all its dims) and V 
 
 from __future__ import annotations
 
-from kernels.flash_mla.triton_parts import attend_tile, jit_for_any_size, load_query, write_result
+from kernels.flash_mla.triton_parts import attend_tile, in_place, jit_for_any_size, load_query, rounds, write_result
 from kernels.triton_launch import jit, tl
 
 
 @jit
 def load_row(row_ptr, inside, has_rope: tl.constexpr, operand: tl.constexpr):
-    """(nope [block_n, 512], rope [block_n, 64] or None)."""
+    """(nope [block_n, 512], rope [block_n, 64] or nope)."""
     nope = tl.load(row_ptr[:, None] + tl.arange(0, 512)[None, :], mask=inside[:, None], other=0.0).to(operand)
-    rope = None
+    rope = nope
     if has_rope:
         rope = tl.load(row_ptr[:, None] + 512 + tl.arange(0, 64)[None, :], mask=inside[:, None], other=0.0).to(operand)
     return nope, rope
@@ -80,17 +80,21 @@ def dense_kernel(
     total = tl.zeros((block_m,), tl.float32)
     acc = tl.zeros((block_m, 512), tl.float32)
     acc_rope = tl.zeros((block_m, 64), tl.float32)  # no part of V here
-    for tile in range(first, last):
-        tokens = tile * block_n + tl.arange(0, block_n)
-        inside = tokens < length
-        page = tl.load(block_table_ptr + sequence * max_pages + tokens // page_size, mask=inside, other=0).to(tl.int64)
-        slot = (tokens % page_size).to(tl.int64)
-        at_16b = page * page_stride_16b + slot * token_stride_16b + kv_head * head_stride_16b
-        nope, rope = load_row(cache_ptr + at_16b * 8, inside, has_rope, operand)
-        peak, total, acc, acc_rope = attend_tile(
-            q_nope, q_rope, nope, rope, tokens[None, :] < row_end[:, None], score_scale, length > 0,
-            peak, total, acc, acc_rope, has_rope, False, chained,
-        )  # fmt: skip
+    for _ in range(rounds(heads, chained)):
+        for tile in range(first, last):
+            tokens = tile * block_n + tl.arange(0, block_n)
+            inside = tokens < length
+            page = tl.load(block_table_ptr + sequence * max_pages + tokens // page_size, mask=inside, other=0).to(tl.int64)
+            slot = (tokens % page_size).to(tl.int64)
+            at_16b = page * page_stride_16b + slot * token_stride_16b + kv_head * head_stride_16b
+            nope, rope = load_row(cache_ptr + at_16b * 8, inside, has_rope, operand)
+            peak, total, acc, acc_rope = attend_tile(
+                q_nope, q_rope, nope, rope, tokens[None, :] < row_end[:, None], score_scale, length > 0,
+                peak, total, acc, acc_rope, has_rope, False, chained,
+            )  # fmt: skip
+        q_nope = in_place(q_nope)
+        if has_rope:
+            q_rope = in_place(q_rope)
     write_result(
         acc, acc_rope, peak, total, row, row_valid, heads, q_len, split, num_kv_splits, out_ptr, out_ptr, lse_ptr,
         partial_ptr, partial_lse_ptr, 512, False, False, whole,

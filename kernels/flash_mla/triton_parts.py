@@ -44,16 +44,12 @@ def load_query(
     operand: tl.constexpr,
     rope_operand: tl.constexpr,
 ):
-    """(q_nope [block_m, 512], q_rope [block_m, 64], score_scale [block_m]).
-
-    f16 holds q divided by a power of two of its row. In bf16 a tensor goes from its load into the product with nothing between:
-    only such an operand stays in shared memory, where a warp group reads it without spending registers.
-    """
+    """(q_nope [block_m, 512], q_rope [block_m, 64], score_scale [block_m]). f16 holds q over a power of two of its row."""
     columns = tl.arange(0, 512)[None, :]
     mask = row_valid[:, None] if nope == 512 else row_valid[:, None] & (columns < nope)
     q_nope = tl.load(q_row + columns, mask=mask, other=0.0)
     score_scale = tl.full((block_m,), 1.0, tl.float32) * scale_log2
-    q_rope = None
+    q_rope = q_nope  # in its place where there is none
     if has_rope:
         q_rope = tl.load(q_row + nope + tl.arange(0, 64)[None, :], mask=row_valid[:, None], other=0.0)
     if operand == tl.float16:
@@ -68,6 +64,16 @@ def load_query(
     if has_rope:
         q_rope = q_rope.to(rope_operand)
     return q_nope.to(operand), q_rope, score_scale
+
+
+@jit
+def rounds(heads, chained: tl.constexpr):
+    """1, which the compiler cannot know for warp groups.
+
+    Around the loop over tiles goes a loop of one round that carries q. What a loop carries is an operand that Triton puts into
+    shared memory, once; any other computed one it would load into registers again for every tile.
+    """
+    return 1 if chained else tl.minimum(heads, 1)
 
 
 @jit

@@ -13,7 +13,7 @@ hold NaN, and 0 * NaN is not 0.
 
 from __future__ import annotations
 
-from kernels.flash_mla.triton_parts import attend_tile, jit_for_any_size, load_query, write_result
+from kernels.flash_mla.triton_parts import attend_tile, in_place, jit_for_any_size, load_query, rounds, write_result
 from kernels.triton_launch import jit, tl
 
 
@@ -28,9 +28,9 @@ def list_length(length_ptr, sequence, topk, has_length: tl.constexpr):
 
 @jit
 def select(indices_ptr, positions, length, cache_tokens):
-    """(index, valid) of index row entries; 0 where invalid."""
-    index = tl.load(indices_ptr + positions, mask=positions < length, other=-1)
-    valid = (index >= 0) & (index < cache_tokens)
+    """(index u32, valid) of index row entries; 0 where invalid. Read unsigned, a negative index is out of range too."""
+    index = tl.load(indices_ptr + positions, mask=positions < length, other=-1).to(tl.uint32, bitcast=True)
+    valid = index < cache_tokens.to(tl.uint32)
     return tl.where(valid, index, 0), valid
 
 
@@ -71,16 +71,16 @@ def load_rows(
     cache_ptr, page_stride_16b, index, valid, page_size: tl.constexpr, layout: tl.constexpr, block_n: tl.constexpr,
     operand: tl.constexpr, rope_operand: tl.constexpr,
 ):  # fmt: skip
-    """(nope [block_n, 512], rope [block_n, 64] or None) of rows `index`; zeros where not valid."""
+    """(nope [block_n, 512], rope [block_n, 64] or nope) of rows `index`; zeros where not valid."""
     columns = tl.arange(0, 512)[None, :]
     rope_columns = tl.arange(0, 64)[None, :]
     row_valid = valid[:, None]
     slot = (index % page_size).to(tl.int64)
     page = (index // page_size).to(tl.int64) * page_stride_16b
-    rope = None
     if layout == "bf16_512" or layout == "bf16_576":
         row_ptr = cache_ptr + page * 8 + slot * (512 if layout == "bf16_512" else 576)
         nope = tl.load(row_ptr[:, None] + columns, mask=row_valid, other=0.0).to(operand)
+        rope = nope
         if layout == "bf16_576":
             rope = tl.load(row_ptr[:, None] + 512 + rope_columns, mask=row_valid, other=0.0).to(rope_operand)
     else:
@@ -197,16 +197,20 @@ def sparse_kernel(
     total = tl.zeros((block_m,), tl.float32)
     acc = tl.zeros((block_m, 512), tl.float32)
     acc_rope = tl.zeros((block_m, 64), tl.float32)
-    peak, total, acc, acc_rope = attend_list(
-        first, tl.minimum(last, tiles), length, indices_ptr + token * topk, cache_ptr, cache_tokens, page_stride_16b,
-        q_nope, q_rope, score_scale, peak, total, acc, acc_rope, page_size, layout, block_n, chained, operand, rope_operand,
-    )  # fmt: skip
-    if has_extra:
+    for _ in range(rounds(heads, chained)):
         peak, total, acc, acc_rope = attend_list(
-            tl.maximum(first - tiles, 0), last - tiles, extra_length, extra_indices_ptr + token * extra_topk,
-            extra_cache_ptr, extra_cache_tokens, extra_page_stride_16b, q_nope, q_rope, score_scale,
-            peak, total, acc, acc_rope, extra_page_size, layout, block_n, chained, operand, rope_operand,
+            first, tl.minimum(last, tiles), length, indices_ptr + token * topk, cache_ptr, cache_tokens, page_stride_16b,
+            q_nope, q_rope, score_scale, peak, total, acc, acc_rope, page_size, layout, block_n, chained, operand, rope_operand,
         )  # fmt: skip
+        if has_extra:
+            peak, total, acc, acc_rope = attend_list(
+                tl.maximum(first - tiles, 0), last - tiles, extra_length, extra_indices_ptr + token * extra_topk,
+                extra_cache_ptr, extra_cache_tokens, extra_page_stride_16b, q_nope, q_rope, score_scale,
+                peak, total, acc, acc_rope, extra_page_size, layout, block_n, chained, operand, rope_operand,
+            )  # fmt: skip
+        q_nope = in_place(q_nope)
+        if has_rope:
+            q_rope = in_place(q_rope)
     write_result(
         acc, acc_rope, peak, total, row, row_valid, heads, q_len, split, num_kv_splits, sink_ptr, out_ptr, lse_ptr,
         partial_ptr, partial_lse_ptr, nope, layout == "model1", has_sink, whole,

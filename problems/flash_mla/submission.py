@@ -350,11 +350,17 @@ try:
     import triton
     import triton.language as tl
     from triton import OutOfResources
-
-    jit: Any = triton.jit
 except ImportError:  # triton_unavailable says so
-    tl, OutOfResources = None, MemoryError  # type: ignore[assignment]
-    jit: Any = lambda function: function  # noqa: E731
+    triton = tl = None  # type: ignore[assignment]
+    OutOfResources = MemoryError
+
+
+def undecorated(function: Any = None, **options: Any) -> Any:
+    """What stands for triton.jit where there is no Triton."""
+    return undecorated if function is None else function
+
+
+jit: Any = triton.jit if triton else undecorated
 
 
 def interpreted(kernel: Any) -> bool:
@@ -444,16 +450,12 @@ def load_query(
     operand: tl.constexpr,
     rope_operand: tl.constexpr,
 ):
-    """(q_nope [block_m, 512], q_rope [block_m, 64], score_scale [block_m]).
-
-    f16 holds q divided by a power of two of its row. In bf16 a tensor goes from its load into the product with nothing between:
-    only such an operand stays in shared memory, where a warp group reads it without spending registers.
-    """
+    """(q_nope [block_m, 512], q_rope [block_m, 64], score_scale [block_m]). f16 holds q over a power of two of its row."""
     columns = tl.arange(0, 512)[None, :]
     mask = row_valid[:, None] if nope == 512 else row_valid[:, None] & (columns < nope)
     q_nope = tl.load(q_row + columns, mask=mask, other=0.0)
     score_scale = tl.full((block_m,), 1.0, tl.float32) * scale_log2
-    q_rope = None
+    q_rope = q_nope  # in its place where there is none
     if has_rope:
         q_rope = tl.load(q_row + nope + tl.arange(0, 64)[None, :], mask=row_valid[:, None], other=0.0)
     if operand == tl.float16:
@@ -468,6 +470,16 @@ def load_query(
     if has_rope:
         q_rope = q_rope.to(rope_operand)
     return q_nope.to(operand), q_rope, score_scale
+
+
+@jit
+def rounds(heads, chained: tl.constexpr):
+    """1, which the compiler cannot know for warp groups.
+
+    Around the loop over tiles goes a loop of one round that carries q. What a loop carries is an operand that Triton puts into
+    shared memory, once; any other computed one it would load into registers again for every tile.
+    """
+    return 1 if chained else tl.minimum(heads, 1)
 
 
 @jit
@@ -669,7 +681,7 @@ hold NaN, and 0 * NaN is not 0.
 
 # from __future__ import annotations
 
-# from kernels.flash_mla.triton_parts import attend_tile, jit_for_any_size, load_query, write_result
+# from kernels.flash_mla.triton_parts import attend_tile, in_place, jit_for_any_size, load_query, rounds, write_result
 # from kernels.triton_launch import jit, tl
 
 
@@ -684,9 +696,9 @@ def list_length(length_ptr, sequence, topk, has_length: tl.constexpr):
 
 @jit
 def select(indices_ptr, positions, length, cache_tokens):
-    """(index, valid) of index row entries; 0 where invalid."""
-    index = tl.load(indices_ptr + positions, mask=positions < length, other=-1)
-    valid = (index >= 0) & (index < cache_tokens)
+    """(index u32, valid) of index row entries; 0 where invalid. Read unsigned, a negative index is out of range too."""
+    index = tl.load(indices_ptr + positions, mask=positions < length, other=-1).to(tl.uint32, bitcast=True)
+    valid = index < cache_tokens.to(tl.uint32)
     return tl.where(valid, index, 0), valid
 
 
@@ -727,16 +739,16 @@ def load_rows(
     cache_ptr, page_stride_16b, index, valid, page_size: tl.constexpr, layout: tl.constexpr, block_n: tl.constexpr,
     operand: tl.constexpr, rope_operand: tl.constexpr,
 ):  # fmt: skip
-    """(nope [block_n, 512], rope [block_n, 64] or None) of rows `index`; zeros where not valid."""
+    """(nope [block_n, 512], rope [block_n, 64] or nope) of rows `index`; zeros where not valid."""
     columns = tl.arange(0, 512)[None, :]
     rope_columns = tl.arange(0, 64)[None, :]
     row_valid = valid[:, None]
     slot = (index % page_size).to(tl.int64)
     page = (index // page_size).to(tl.int64) * page_stride_16b
-    rope = None
     if layout == "bf16_512" or layout == "bf16_576":
         row_ptr = cache_ptr + page * 8 + slot * (512 if layout == "bf16_512" else 576)
         nope = tl.load(row_ptr[:, None] + columns, mask=row_valid, other=0.0).to(operand)
+        rope = nope
         if layout == "bf16_576":
             rope = tl.load(row_ptr[:, None] + 512 + rope_columns, mask=row_valid, other=0.0).to(rope_operand)
     else:
@@ -853,16 +865,20 @@ def sparse_kernel(
     total = tl.zeros((block_m,), tl.float32)
     acc = tl.zeros((block_m, 512), tl.float32)
     acc_rope = tl.zeros((block_m, 64), tl.float32)
-    peak, total, acc, acc_rope = attend_list(
-        first, tl.minimum(last, tiles), length, indices_ptr + token * topk, cache_ptr, cache_tokens, page_stride_16b,
-        q_nope, q_rope, score_scale, peak, total, acc, acc_rope, page_size, layout, block_n, chained, operand, rope_operand,
-    )  # fmt: skip
-    if has_extra:
+    for _ in range(rounds(heads, chained)):
         peak, total, acc, acc_rope = attend_list(
-            tl.maximum(first - tiles, 0), last - tiles, extra_length, extra_indices_ptr + token * extra_topk,
-            extra_cache_ptr, extra_cache_tokens, extra_page_stride_16b, q_nope, q_rope, score_scale,
-            peak, total, acc, acc_rope, extra_page_size, layout, block_n, chained, operand, rope_operand,
+            first, tl.minimum(last, tiles), length, indices_ptr + token * topk, cache_ptr, cache_tokens, page_stride_16b,
+            q_nope, q_rope, score_scale, peak, total, acc, acc_rope, page_size, layout, block_n, chained, operand, rope_operand,
         )  # fmt: skip
+        if has_extra:
+            peak, total, acc, acc_rope = attend_list(
+                tl.maximum(first - tiles, 0), last - tiles, extra_length, extra_indices_ptr + token * extra_topk,
+                extra_cache_ptr, extra_cache_tokens, extra_page_stride_16b, q_nope, q_rope, score_scale,
+                peak, total, acc, acc_rope, extra_page_size, layout, block_n, chained, operand, rope_operand,
+            )  # fmt: skip
+        q_nope = in_place(q_nope)
+        if has_rope:
+            q_rope = in_place(q_rope)
     write_result(
         acc, acc_rope, peak, total, row, row_valid, heads, q_len, split, num_kv_splits, sink_ptr, out_ptr, lse_ptr,
         partial_ptr, partial_lse_ptr, nope, layout == "model1", has_sink, whole,
@@ -881,15 +897,15 @@ tokens the N operand; a row is loaded once and serves as K (all its dims) and V 
 
 # from __future__ import annotations
 
-# from kernels.flash_mla.triton_parts import attend_tile, jit_for_any_size, load_query, write_result
+# from kernels.flash_mla.triton_parts import attend_tile, in_place, jit_for_any_size, load_query, rounds, write_result
 # from kernels.triton_launch import jit, tl
 
 
 @jit
 def load_row(row_ptr, inside, has_rope: tl.constexpr, operand: tl.constexpr):
-    """(nope [block_n, 512], rope [block_n, 64] or None)."""
+    """(nope [block_n, 512], rope [block_n, 64] or nope)."""
     nope = tl.load(row_ptr[:, None] + tl.arange(0, 512)[None, :], mask=inside[:, None], other=0.0).to(operand)
-    rope = None
+    rope = nope
     if has_rope:
         rope = tl.load(row_ptr[:, None] + 512 + tl.arange(0, 64)[None, :], mask=inside[:, None], other=0.0).to(operand)
     return nope, rope
@@ -951,17 +967,21 @@ def dense_kernel(
     total = tl.zeros((block_m,), tl.float32)
     acc = tl.zeros((block_m, 512), tl.float32)
     acc_rope = tl.zeros((block_m, 64), tl.float32)  # no part of V here
-    for tile in range(first, last):
-        tokens = tile * block_n + tl.arange(0, block_n)
-        inside = tokens < length
-        page = tl.load(block_table_ptr + sequence * max_pages + tokens // page_size, mask=inside, other=0).to(tl.int64)
-        slot = (tokens % page_size).to(tl.int64)
-        at_16b = page * page_stride_16b + slot * token_stride_16b + kv_head * head_stride_16b
-        nope, rope = load_row(cache_ptr + at_16b * 8, inside, has_rope, operand)
-        peak, total, acc, acc_rope = attend_tile(
-            q_nope, q_rope, nope, rope, tokens[None, :] < row_end[:, None], score_scale, length > 0,
-            peak, total, acc, acc_rope, has_rope, False, chained,
-        )  # fmt: skip
+    for _ in range(rounds(heads, chained)):
+        for tile in range(first, last):
+            tokens = tile * block_n + tl.arange(0, block_n)
+            inside = tokens < length
+            page = tl.load(block_table_ptr + sequence * max_pages + tokens // page_size, mask=inside, other=0).to(tl.int64)
+            slot = (tokens % page_size).to(tl.int64)
+            at_16b = page * page_stride_16b + slot * token_stride_16b + kv_head * head_stride_16b
+            nope, rope = load_row(cache_ptr + at_16b * 8, inside, has_rope, operand)
+            peak, total, acc, acc_rope = attend_tile(
+                q_nope, q_rope, nope, rope, tokens[None, :] < row_end[:, None], score_scale, length > 0,
+                peak, total, acc, acc_rope, has_rope, False, chained,
+            )  # fmt: skip
+        q_nope = in_place(q_nope)
+        if has_rope:
+            q_rope = in_place(q_rope)
     write_result(
         acc, acc_rope, peak, total, row, row_valid, heads, q_len, split, num_kv_splits, out_ptr, out_ptr, lse_ptr,
         partial_ptr, partial_lse_ptr, 512, False, False, whole,
@@ -1014,7 +1034,7 @@ class TritonBackend:
             "block_n": 64 if hopper else 32,
             "num_warps": 8 if hopper else 4,
             "num_stages": 2,
-            "operand": "bf16" if block_m == WARP_GROUP_ROWS or shape.kind not in FP8_KINDS else "f16",
+            "operand": "f16" if shape.kind in FP8_KINDS else "bf16",
             "combine_block_d": 128,
             "combine_warps": 1,
             "overlap": hopper,  # programmatic dependent launch of the combine
