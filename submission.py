@@ -247,6 +247,73 @@ def e8m0_powers(device: torch.device) -> torch.Tensor:
 
 KV_READERS = {"bf16": bf16_reader, "fp8": fp8_reader, "mxfp4": mxfp4_reader}
 
+# >>> kernels/triton_launch.py
+"""Triton as far as it is installed, and launches without its analysis of arguments at every call."""
+
+# from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+try:
+    import triton
+    import triton.language as tl
+    from triton import OutOfResources
+except ImportError:  # triton_unavailable says so
+    triton = tl = None  # type: ignore[assignment]
+    OutOfResources = MemoryError
+
+
+def undecorated(function: Any = None, **options: Any) -> Any:
+    """What stands for triton.jit where there is no Triton."""
+    return undecorated if function is None else function
+
+
+jit: Any = triton.jit if triton else undecorated
+
+
+def interpreted(kernel: Any) -> bool:
+    """Whether TRITON_INTERPRET was set when `kernel` was defined."""
+    return not hasattr(kernel, "cache_key")
+
+
+def triton_unavailable(kernel: Any, device: torch.device) -> str | None:
+    """Why `kernel` cannot serve tensors on `device`; None if it can."""
+    if not hasattr(kernel, "warmup"):
+        return "Triton is not installed"
+    if device.type != "cuda" and not interpreted(kernel):
+        return f"Triton needs a GPU and the tensors are on {device.type}"
+    return None
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def next_power_of_2(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+def launcher(
+    kernel: Any, grid: tuple[int, int, int], args: tuple, constants: dict[str, Any], options: dict[str, Any]
+) -> Callable[..., None]:
+    """A callable that launches `kernel` on other `args` of the same types and alignments as these, without Triton's
+    analysis of arguments at every call. `constants`: the constexpr parameters, which follow `args` in this order.
+
+    Raises triton.OutOfResources if the kernel needs more shared memory than there is.
+    """
+    if interpreted(kernel):
+        return lambda *args: kernel[grid](*args, **constants)
+    launch = kernel.warmup(*args, grid=grid, **constants, **options)[grid]
+    tail = tuple(constants.values())
+    return lambda *args: launch(*args, *tail)
+
 # >>> kernels/triton_kernels.py
 """Triton device code: split-KV MLA decode for bf16 and fp8 KV, and the combine of its splits.
 
@@ -264,17 +331,7 @@ and all odd ones another.
 
 # from __future__ import annotations
 
-try:
-    import triton
-    import triton.language as tl
-    from triton import OutOfResources
-
-    jit = triton.jit
-except ImportError:  # TritonBackend.available says so
-    tl, OutOfResources = None, MemoryError  # type: ignore[assignment]
-
-    def jit(function):  # type: ignore[misc]
-        return function
+# from kernels.triton_launch import jit, tl
 
 
 @jit
@@ -526,7 +583,17 @@ from typing import Any
 import torch
 
 # from kernels.layout import V_DIM, Shape, shape_of
-# from kernels.triton_kernels import OutOfResources, combine_kernel, decode_bf16_kernel, decode_fp8_kernel, tl
+# from kernels.triton_kernels import combine_kernel, decode_bf16_kernel, decode_fp8_kernel
+# from kernels.triton_launch import (
+#     OutOfResources,
+#     ceil_div,
+#     interpreted,
+#     launcher,
+#     multiprocessors,
+#     next_power_of_2,
+#     tl,
+#     triton_unavailable,
+# )
 from task import input_t
 
 MIN_BLOCK = 16  # the smallest operand of a tensor-core product
@@ -537,11 +604,7 @@ class TritonBackend:
     name = "triton"
 
     def available(self, device: torch.device) -> str | None:
-        if not hasattr(decode_bf16_kernel, "warmup"):
-            return "Triton is not installed"
-        if device.type != "cuda" and not interpreted():
-            return f"Triton needs a GPU and the tensors are on {device.type}"
-        return None
+        return triton_unavailable(decode_bf16_kernel, device)
 
     def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
         nvidia = device.type == "cuda" and torch.version.hip is None
@@ -576,25 +639,11 @@ class TritonBackend:
         return run_on_device
 
 
-def interpreted() -> bool:
-    """Whether TRITON_INTERPRET was set when the kernels were defined."""
-    return not hasattr(decode_bf16_kernel, "cache_key")
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def next_power_of_2(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length()
-
-
 def default_splits(shape: Shape, block_m: int, block_n: int, device: torch.device) -> int:
     """Splits that give every multiprocessor two programs, of at least two tiles each."""
-    multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
     programs = shape.batch * ceil_div(shape.rows, block_m)
     tiles = ceil_div(shape.kv_len, block_n)
-    return max(1, min(2 * multiprocessors // max(programs, 1), tiles // 2, 64))
+    return max(1, min(2 * multiprocessors(device) // max(programs, 1), tiles // 2, 64))
 
 
 def smaller(params: dict[str, Any]) -> dict[str, int]:
@@ -664,7 +713,7 @@ class TritonPlan:
             constants |= {"convert": self.params["convert"], "fp8_bias": FP8_BIAS[kv.dtype]}
         else:
             kernel = decode_bf16_kernel
-            constants |= {"operand": tl.float32 if interpreted() else tl.bfloat16}
+            constants |= {"operand": tl.float32 if interpreted(kernel) else tl.bfloat16}
         options = {name: self.params[name] for name in ("num_warps", "num_stages", "maxnreg") if name in self.params}
         return launcher(kernel, (shape.batch * row_blocks, self.splits, 1), self.decode_args(data), constants, options)
 
@@ -681,21 +730,6 @@ class TritonPlan:
             options["launch_pdl"] = True
         grid = (self.out.shape[0] * self.out.shape[1], V_DIM // block_d, 1)
         return launcher(combine_kernel, grid, (self.partial, self.lse, self.out), constants, options)
-
-
-def launcher(
-    kernel: Any, grid: tuple[int, int, int], args: tuple, constants: dict[str, Any], options: dict[str, Any]
-) -> Callable[..., None]:
-    """A callable that launches `kernel` on other `args` of the same types and alignments as these, without Triton's
-    analysis of arguments at every call. `constants`: the constexpr parameters, which follow `args` in this order.
-
-    Raises triton.OutOfResources if the kernel needs more shared memory than there is.
-    """
-    if interpreted():
-        return lambda *args: kernel[grid](*args, **constants)
-    launch = kernel.warmup(*args, grid=grid, **constants, **options)[grid]
-    tail = tuple(constants.values())
-    return lambda *args: launch(*args, *tail)
 
 # >>> kernels/hip/common.hip
 HIP_COMMON = r"""// What all kernels of gfx950 here share: short names, the workgroup of 4 waves, waiting. This file comes first.
@@ -1266,35 +1300,35 @@ struct Softmax {
 
   float to_log2;             // product -> score in base 2
   float shift = 0;
-  float limit = -kInfinity;  // shift + kLimit as soon as the row has met a score above -infinity; until then its sums are zero
+  float limit = -kInfinity;  // kLimit as soon as the row has met a score above -infinity; until then its sums are zero
 
-  // Turns products into probabilities; rescales `sums` where the shift moves. No lane may be switched off. Scores are rounded
-  // before the shift is taken off them: fused, the largest one would leave a remainder, and that of 1e9 is no small number.
+  // Turns products into probabilities; rescales `sums` where the shift moves. No lane may be switched off.
   MEMBER void apply(f32x4 (&scores)[kBlocks], Accumulator& sums) {
-#pragma clang fp contract(off)
     float best = -kInfinity;
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
-      scores[b] *= to_log2;
+      scores[b] = __builtin_elementwise_fma(scores[b], f32x4{to_log2, to_log2, to_log2, to_log2}, -f32x4{shift, shift, shift, shift});
       best = fmaxf(fmaxf(best, scores[b][0]), scores[b][1]);
       best = fmaxf(fmaxf(best, scores[b][2]), scores[b][3]);
     }
-    if (__builtin_amdgcn_ballot_w64(best > limit)) move(best, sums);
+    if (__builtin_amdgcn_ballot_w64(best > limit)) move(best, scores, sums);
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b) {
-      scores[b] += -shift;
+    for (int b = 0; b < kBlocks; ++b)
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[b][i] = __builtin_amdgcn_exp2f(scores[b][i]);
-    }
   }
 
-  MEMBER void move(float best, Accumulator& sums) {
+  MEMBER void move(float best, f32x4 (&scores)[kBlocks], Accumulator& sums) {
     best = largest_of_groups(best);
     const bool fresh = limit == -kInfinity;
-    const float moved = !fresh ? fmaxf(best - kBias, shift) : best == -kInfinity ? 0 : best - kBias;
-    sums.rescale(fresh ? 0 : __builtin_amdgcn_exp2f(shift - moved));
-    shift = moved;
-    limit = fresh && best == -kInfinity ? -kInfinity : shift + kLimit;
+    const float by = fresh ? (best == -kInfinity ? 0 : best - kBias) : fmaxf(best - kBias, 0);
+    sums.rescale(fresh ? 0 : __builtin_amdgcn_exp2f(-by));
+    // By the number itself and not by what it makes of the shift: next to a shift of 1e9 rounding is no small matter, and the
+    // largest score must end at kBias.
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) scores[b] -= by;
+    shift += by;
+    limit = fresh && best == -kInfinity ? -kInfinity : kLimit;
   }
 };
 

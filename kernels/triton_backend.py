@@ -8,7 +8,17 @@ from typing import Any
 import torch
 
 from kernels.layout import V_DIM, Shape, shape_of
-from kernels.triton_kernels import OutOfResources, combine_kernel, decode_bf16_kernel, decode_fp8_kernel, tl
+from kernels.triton_kernels import combine_kernel, decode_bf16_kernel, decode_fp8_kernel
+from kernels.triton_launch import (
+    OutOfResources,
+    ceil_div,
+    interpreted,
+    launcher,
+    multiprocessors,
+    next_power_of_2,
+    tl,
+    triton_unavailable,
+)
 from task import input_t
 
 MIN_BLOCK = 16  # the smallest operand of a tensor-core product
@@ -19,11 +29,7 @@ class TritonBackend:
     name = "triton"
 
     def available(self, device: torch.device) -> str | None:
-        if not hasattr(decode_bf16_kernel, "warmup"):
-            return "Triton is not installed"
-        if device.type != "cuda" and not interpreted():
-            return f"Triton needs a GPU and the tensors are on {device.type}"
-        return None
+        return triton_unavailable(decode_bf16_kernel, device)
 
     def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
         nvidia = device.type == "cuda" and torch.version.hip is None
@@ -58,25 +64,11 @@ class TritonBackend:
         return run_on_device
 
 
-def interpreted() -> bool:
-    """Whether TRITON_INTERPRET was set when the kernels were defined."""
-    return not hasattr(decode_bf16_kernel, "cache_key")
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def next_power_of_2(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length()
-
-
 def default_splits(shape: Shape, block_m: int, block_n: int, device: torch.device) -> int:
     """Splits that give every multiprocessor two programs, of at least two tiles each."""
-    multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
     programs = shape.batch * ceil_div(shape.rows, block_m)
     tiles = ceil_div(shape.kv_len, block_n)
-    return max(1, min(2 * multiprocessors // max(programs, 1), tiles // 2, 64))
+    return max(1, min(2 * multiprocessors(device) // max(programs, 1), tiles // 2, 64))
 
 
 def smaller(params: dict[str, Any]) -> dict[str, int]:
@@ -146,7 +138,7 @@ class TritonPlan:
             constants |= {"convert": self.params["convert"], "fp8_bias": FP8_BIAS[kv.dtype]}
         else:
             kernel = decode_bf16_kernel
-            constants |= {"operand": tl.float32 if interpreted() else tl.bfloat16}
+            constants |= {"operand": tl.float32 if interpreted(kernel) else tl.bfloat16}
         options = {name: self.params[name] for name in ("num_warps", "num_stages", "maxnreg") if name in self.params}
         return launcher(kernel, (shape.batch * row_blocks, self.splits, 1), self.decode_args(data), constants, options)
 
@@ -163,18 +155,3 @@ class TritonPlan:
             options["launch_pdl"] = True
         grid = (self.out.shape[0] * self.out.shape[1], V_DIM // block_d, 1)
         return launcher(combine_kernel, grid, (self.partial, self.lse, self.out), constants, options)
-
-
-def launcher(
-    kernel: Any, grid: tuple[int, int, int], args: tuple, constants: dict[str, Any], options: dict[str, Any]
-) -> Callable[..., None]:
-    """A callable that launches `kernel` on other `args` of the same types and alignments as these, without Triton's
-    analysis of arguments at every call. `constants`: the constexpr parameters, which follow `args` in this order.
-
-    Raises triton.OutOfResources if the kernel needs more shared memory than there is.
-    """
-    if interpreted():
-        return lambda *args: kernel[grid](*args, **constants)
-    launch = kernel.warmup(*args, grid=grid, **constants, **options)[grid]
-    tail = tuple(constants.values())
-    return lambda *args: launch(*args, *tail)

@@ -14,17 +14,7 @@ and all odd ones another.
 
 from __future__ import annotations
 
-try:
-    import triton
-    import triton.language as tl
-    from triton import OutOfResources
-
-    jit = triton.jit
-except ImportError:  # TritonBackend.available says so
-    tl, OutOfResources = None, MemoryError  # type: ignore[assignment]
-
-    def jit(function):  # type: ignore[misc]
-        return function
+from kernels.triton_launch import jit, tl
 
 
 @jit
