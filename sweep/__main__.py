@@ -1,8 +1,15 @@
-"""`python -m sweep`."""
+"""`python -m sweep`. Nothing heavy is imported here: the processes that measure import this module too."""
 
 import sys
 
-from sweep.cli import main
+EXTRA = ("optuna", "sqlalchemy", "ruamel")
 
 if __name__ == "__main__":
+    try:
+        from sweep.cli import main
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").split(".")[0] not in EXTRA:
+            raise
+        print(f"error: python -m sweep needs {missing.name}; pip install 'kernelproof[sweep]'", file=sys.stderr)
+        sys.exit(2)
     sys.exit(main(sys.argv[1:]))

@@ -25,12 +25,12 @@ from harness.devices import describe_device, select_device
 from harness.errors import CallFailed, HarnessError, SubmissionNotLoaded, SubmissionRaised
 from harness.inputs import InputBuffers
 from harness.policies import AfterCalls, robust
-from harness.problem import Problem, load_problem
+from harness.problem import InputError, Problem, load_problem
 from harness.referee import Request, Workers
 from harness.session import Session
 from popcorn.cases import Case
 from sweep.bench_config import BenchConfig
-from sweep.errors import DeviceLost, KernelsNotLoaded
+from sweep.errors import CaseRefused, DeviceLost, KernelsNotLoaded
 from sweep.submission import with_choice
 from sweep.variant import Ask, Machine, Outcome, Variant, variant_from
 
@@ -181,13 +181,15 @@ class Bench:
         self._scratch.cleanup()
 
     def measure(self, ask: Ask) -> list[Outcome]:
-        """An Outcome for each variant of an Ask. Raises KernelsNotLoaded, DeviceLost."""
+        """An Outcome for each variant of an Ask. Raises KernelsNotLoaded, CaseRefused, DeviceLost."""
         try:
             return self._measure(ask)
         except SubmissionNotLoaded as error:
             if self._loaded:
                 raise DeviceLost(f"{self.machine.name}: a new worker cannot be started: {error}") from None
             raise KernelsNotLoaded(f"the kernels do not load: {error}") from None
+        except InputError as error:
+            raise CaseRefused(str(error)) from None
         except HarnessError as error:
             raise DeviceLost(f"{self.machine.name}: {error}") from None
 

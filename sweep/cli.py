@@ -11,6 +11,7 @@ from pathlib import Path
 from harness.errors import HarnessError
 from harness.errors import SubmissionNotLoaded as HarnessNotLoaded
 from harness.files import replace_file
+from popcorn.cases import CaseError
 from popcorn.client import Client
 from popcorn.client_errors import ClientError
 from popcorn.errors import PopcornError
@@ -49,6 +50,8 @@ def main(argv: list[str]) -> int:
         return _report(str(error), error.exit_code)
     except HarnessError as error:
         return _report(str(error), Exit.NOT_LOADED if isinstance(error, HarnessNotLoaded) else error.exit_code)
+    except CaseError as error:
+        return _report(str(error), Exit.BAD_CASES)
     except (ClientError, PopcornError) as error:
         return _report(str(error), Exit.USAGE)
     except KeyboardInterrupt:

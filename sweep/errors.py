@@ -13,6 +13,7 @@ class Exit(IntEnum):
     OTHER_STUDY = 7
     SERVER = 69
     DEVICE_LOST = 110
+    BAD_CASES = 113
     INTERRUPTED = 130
 
 
@@ -38,6 +39,12 @@ class KernelsNotLoaded(SweepError):
     """The kernels cannot be bundled, or the bundle does not load."""
 
     exit_code = Exit.NOT_LOADED
+
+
+class CaseRefused(SweepError):
+    """A case that the problem's generator does not take."""
+
+    exit_code = Exit.BAD_CASES
 
 
 class StorageUnreachable(SweepError):

@@ -14,7 +14,7 @@ class Executor(Protocol):
     def run(self, asks: Sequence[Ask]) -> Iterator[tuple[int, list[Outcome]]]:
         """Answers as they come: the index of an Ask, and an Outcome for each of its variants.
 
-        Raises DeviceLost, ServerFailed, KernelsNotLoaded.
+        Raises DeviceLost, ServerFailed, KernelsNotLoaded, CaseRefused.
         """
         ...
 

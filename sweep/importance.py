@@ -14,30 +14,27 @@ BACKEND = "backend"
 def importance(records: Sequence[Record]) -> dict[str, float]:
     """Parameter -> eta squared (between-group over total sum of squares of log time), the largest first.
 
-    Candidates were not drawn at random and parameters act together: a guide, not a decomposition. Empty with fewer than
-    three times, or where all are equal.
+    Of a parameter the candidates of backends that have it count. Candidates were not drawn at random and parameters act
+    together: a guide, not a decomposition. Left out are those with fewer than three times, or where all are equal.
     """
-    timed = [(record, math.log(record.median_ns)) for record in records if record.median_ns]
-    values = [value for _, value in timed]
-    total = _squares(values)
-    if len(timed) < 3 or total == 0:
-        return {}
-    found = {name: _between(timed, name) / total for name in _names(records)}
-    return {name: found[name] for name in sorted(found, key=lambda name: -found[name]) if found[name] > 0}
+    found = {name: share for name in _names(records) if (share := _share(records, name)) > 0}
+    return {name: found[name] for name in sorted(found, key=lambda name: -found[name])}
 
 
 def _names(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys([BACKEND, *(name for record in records for name in record.variant.params)]))
 
 
-def _between(timed: Sequence[tuple[Record, float]], name: str) -> float:
-    """Sum of squares between the groups that have the same value."""
+def _share(records: Sequence[Record], name: str) -> float:
+    """Sum of squares between the groups that have the same value, over that of all."""
     groups: dict[str, list[float]] = defaultdict(list)
-    for record, value in timed:
-        setting = record.variant.backend if name == BACKEND else record.variant.params.get(name)
-        groups[repr(setting)].append(value)
-    values = [value for _, value in timed]
-    return _squares(values) - sum(map(_squares, groups.values()))
+    for record in records:
+        settings = {BACKEND: record.variant.backend, **record.variant.params}
+        if record.median_ns and name in settings:
+            groups[repr(settings[name])].append(math.log(record.median_ns))
+    values = [value for group in groups.values() for value in group]
+    total = _squares(values)
+    return 1 - sum(map(_squares, groups.values())) / total if len(values) >= 3 and total > 0 else 0.0
 
 
 def _squares(values: Sequence[float]) -> float:

@@ -18,11 +18,12 @@ from typing import Any
 
 from harness import libc
 from sweep.bench_config import BenchConfig
-from sweep.errors import DeviceLost, KernelsNotLoaded, SweepError
+from sweep.errors import CaseRefused, DeviceLost, KernelsNotLoaded, SweepError
 from sweep.variant import Ask, Machine, Outcome
 
 MAX_LOSSES = 3  # of one device, without an answer between them
 REMEDY = "what was measured is stored: start again to go on"
+HOPELESS: dict[str, type[SweepError]] = {"kernels": KernelsNotLoaded, "case": CaseRefused}  # by what a process says
 CONTEXT = multiprocessing.get_context("spawn")
 
 
@@ -46,7 +47,7 @@ def serve_bench(link: Connection, config: BenchConfig, make: Callable[[BenchConf
     except EOFError:
         pass
     except Exception as error:
-        kind = "kernels" if isinstance(error, KernelsNotLoaded) else "lost"
+        kind = next((kind for kind, cls in HOPELESS.items() if isinstance(error, cls)), "lost")
         with contextlib.suppress(OSError):
             link.send((kind, str(error) or type(error).__name__))
 
@@ -170,9 +171,9 @@ class LocalExecutor:
             self._greet(device)
 
     def _count_loss(self, device: DeviceProcess, kind: str, reason: str) -> None:
-        """Leave a device alone after too many losses. Raises KernelsNotLoaded, DeviceLost if it was the last."""
-        if kind == "kernels":
-            raise KernelsNotLoaded(reason)
+        """Leave a device alone after too many losses. Raises what no device can mend, DeviceLost if it was the last."""
+        if kind in HOPELESS:
+            raise HOPELESS[kind](reason)
         device.losses += 1
         if device.losses >= MAX_LOSSES:
             device.stop()

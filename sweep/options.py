@@ -23,7 +23,7 @@ exit codes:
   3 the kernels do not bundle or load     6 storage unreachable
   7 the stored study is for other kernels, another device or space
   69 the leaderboard server fails         110 no device left
-  130 interrupted
+  113 bad cases                           130 interrupted
 Whatever the code: what was measured is stored, the same command goes on from there.
 docs/sweep.md explains everything.
 """

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweep.bench import Bench
 from sweep.bench_config import BenchConfig
-from sweep.errors import DeviceLost, KernelsNotLoaded, UsageError
+from sweep.errors import CaseRefused, DeviceLost, KernelsNotLoaded, UsageError
 from sweep.variant import Ask, Outcome
 
 MAX_ATTEMPTS = 3  # of one Ask, on whichever actor
@@ -71,8 +71,8 @@ class RayExecutor:
         try:
             return call()
         except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, KernelsNotLoaded):
-                raise KernelsNotLoaded(str(error.cause)) from None
+            if isinstance(error.cause, KernelsNotLoaded | CaseRefused):
+                raise type(error.cause)(str(error.cause)) from None
             raise DeviceLost(f"a device of the cluster: {error.cause}") from None
         except self._ray.exceptions.RayError as error:
             raise DeviceLost(f"a device of the cluster: {str(error).splitlines()[0]}") from None

@@ -5,7 +5,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-from sweep.errors import DeviceLost, KernelsNotLoaded
+from sweep.errors import CaseRefused, DeviceLost, KernelsNotLoaded
 from sweep.variant import Machine, Outcome
 
 MACHINE = Machine("Simulated GPU X1", "sim_1", "cuda", "1.0", "2.0")
@@ -49,6 +49,8 @@ class FakeBench:
                 os._exit(7)
             case "all die":
                 raise DeviceLost("an illegal memory access")
+            case "bad case":
+                raise CaseRefused("generate_input refused the case `seed: 1`")
             case "not loaded":
                 raise KernelsNotLoaded("the kernels do not load: no custom_kernel")
         return [Outcome((1000,) * ask.samples) for _ in ask.variants]

@@ -7,7 +7,7 @@ from fake_bench import FakeBench
 
 from popcorn.cases import Case
 from sweep.bench_config import BenchConfig
-from sweep.errors import DeviceLost, KernelsNotLoaded, SweepError
+from sweep.errors import CaseRefused, DeviceLost, KernelsNotLoaded, SweepError
 from sweep.local import LocalExecutor
 from sweep.variant import Ask, Shape, Target
 
@@ -58,9 +58,13 @@ def test_without_a_device_it_ends_and_says_that_nothing_is_lost(tmp_path):
         answers(executor(tmp_path, "all die"), 4)
 
 
-def test_kernels_that_do_not_load_are_nobody_s_loss(tmp_path):
-    with pytest.raises(KernelsNotLoaded, match="no custom_kernel"):
-        answers(executor(tmp_path, "not loaded"), 1)
+@pytest.mark.parametrize(
+    ("trouble", "error", "message"),
+    [("not loaded", KernelsNotLoaded, "no custom_kernel"), ("bad case", CaseRefused, "refused the case")],
+)
+def test_what_no_device_can_mend_ends_it_at_once(tmp_path, trouble, error, message):
+    with pytest.raises(error, match=message):
+        answers(executor(tmp_path, trouble), 1)
 
 
 def test_different_gpus_do_not_share_a_sweep(tmp_path):

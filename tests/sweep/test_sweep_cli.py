@@ -24,7 +24,7 @@ def said(capsys, root, *options):
         (("--backend", "cublas"), 2, "has no space for it; it has aiter, cuda, hip, torch, triton"),
         (("--backend", "hip"), 2, "hip is not for"),
         (("--cases", "nowhere.txt"), 2, "No such file"),
-        (("--cases", "batchsize 4:"), 2, "is not a case"),
+        (("--cases", "batchsize 4:"), 113, "is not a case"),
         (("--cases", "size: 4"), 2, "has no number batchsize, qseqlen, kvseqlen"),
         (("--storage", "sqlite:////nowhere/x.sqlite"), 6, "--storage sqlite:////nowhere/x.sqlite: cannot be used"),
         (("--storage", "nonsense"), 6, "not a database URL"),
