@@ -29,13 +29,13 @@ def serve(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     for library in ("alembic", "httpx"):
         logging.getLogger(library).setLevel(logging.WARNING)
-    store = Store(options.database)
+    settings, store = settings_of(options), Store(options.database)
     store.migrate()
     _make_boards(store, options.problems or _own_problems())
     with _listen(options.host, options.port) as listener:
         url = f"http://{options.host}:{listener.getsockname()[1]}"
         runner = _runner(store, url, options)
-        server = uvicorn.Server(server_config(store, settings_of(options)))
+        server = uvicorn.Server(server_config(store, settings))
         _greet(store, url, options.host)
         try:
             if runner:

@@ -57,11 +57,16 @@ def accept(session: Session, user: Identity, board: Leaderboard, offer: Offer, s
 
 
 def find(session: Session, number: int, user: Identity) -> Submission:
-    """A user's own submission, any for an administrator, locked until the transaction ends. Raises NotFound."""
-    submission = session.scalar(select(Submission).where(Submission.id == number).with_for_update())
-    if submission is None or not (user.is_admin or submission.user_id == user.user_id):
+    """A user's own submission, any for an administrator; its job is locked until the transaction ends. Raises NotFound."""
+    job = _locked_job(session, number)
+    if job is None or not (user.is_admin or job.user_id == user.user_id):
         raise NotFound(f"no submission {number} of yours")
-    return submission
+    return job.submission
+
+
+def _locked_job(session: Session, number: int) -> Job | None:
+    """The job is what everybody locks first, runners that report too: nobody waits for another in a circle."""
+    return session.scalar(select(Job).where(Job.submission_id == number).with_for_update())
 
 
 def cancel(session: Session, number: int, user: Identity) -> None:
@@ -92,6 +97,7 @@ def mark_hacked(session: Session, number: int, reason: str, admin: Identity) -> 
 
 def remove(session: Session, submission: Submission) -> None:
     """Delete the rows of a submission, those of its runs included."""
+    _locked_job(session, submission.id)  # a runner may be adding a run in this moment
     links = session.scalars(select(SubmissionRun).where(SubmissionRun.submission_id == submission.id)).all()
     run_ids = [link.run_id for link in links]
     for table, column in ((SubmissionRun, SubmissionRun.run_id), (Case, Case.run_id), (Run, Run.id)):

@@ -19,7 +19,7 @@ from leaderboard.store.models import FINAL, Submission
 from popcorn.http_models import to_json
 from popcorn.sse import sse_frame
 
-POLL_S = 0.5
+POLL_S = 1.0
 REPEAT_S = 10.0
 RETRY_S = 10
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from people import CODE, LiveSite, person, submit
+from people import CODE, Claimed, LiveSite, claim, evaluate, person, runner, submit
 from sqlalchemy import select
 
 from leaderboard import submissions
 from leaderboard.api.guard import RUNNER_BODY_BYTES
-from leaderboard.errors import BadRequest, Closed, LimitReached, NotFound
+from leaderboard.errors import BadRequest, Closed, Conflict, LimitReached, NotFound
 from leaderboard.settings import Settings
 from leaderboard.store.columns import utc_now
-from leaderboard.store.models import Audit, Code, Leaderboard, Submission, Token
+from leaderboard.store.models import Audit, Code, Leaderboard, Run, Submission, Token
 from popcorn.rules import MAX_BYTES
 
 
@@ -227,6 +227,31 @@ def test_concurrent_deletes(any_store):
     for thread in threads:
         thread.join()
     assert sorted(found) == ["deleted"] + ["gone"] * 7
+
+
+def test_deleted_while_a_runner_reports(any_store):
+    """Either comes first, and neither is a fault of the database."""
+    ada, lab, faults = person(any_store, "ada"), runner(any_store), []
+
+    def report_runs(held: Claimed) -> None:
+        try:
+            evaluate(any_store, held)
+        except Conflict:
+            pass
+        except Exception as fault:
+            faults.append(fault)
+
+    for _ in range(5):
+        number = submit(any_store, ada)
+        held = claim(any_store, lab)
+        assert held is not None
+        reporting = threading.Thread(target=report_runs, args=(held,))
+        reporting.start()
+        with any_store.writing() as session:
+            submissions.delete(session, number, ada)
+        reporting.join()
+    assert faults == []
+    assert count(any_store, Run) == count(any_store, Submission) == 0
 
 
 def test_the_hourly_limit_counts_what_was_deleted_too(store):

@@ -88,7 +88,8 @@ def test_a_server_that_is_told_to_end_ends(tmp_path):
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "leaderboard", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-m", "leaderboard", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def test_administration_by_hand(tmp_path):
