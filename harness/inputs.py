@@ -70,7 +70,7 @@ class InputBuffers:
 
     def prepare(self, generate: Callable[[], Any]) -> bool:
         """Generate contents and make room for them, unseen; True if the layout is the old one."""
-        self.value = None
+        self.forget()
         self._next = encode(generate())
         sizes = [storage.nbytes() for storage in self._next.storages]
         same = self._next.tree == self._tree and sizes == [buffer.storage.nbytes() for buffer in self._buffers]

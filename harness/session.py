@@ -40,6 +40,7 @@ WORKER_CHECKS = (  # defences with a part in the worker
     "verified_timer", "copied_at_return", "exact_type", "poisoned_memory", "synchronized_device",
 )  # fmt: skip
 START_TIMEOUT_S = 600.0  # for Python, torch and the device to start, on a busy machine too
+SLEEP_DRIFT = 0.25  # a device sleeps by its own clock, whose rate changes
 IDLE_REQUESTS = 3  # the fastest tells what a request costs
 OUTPUT_SHARE = 0.25  # of the available memory: the referee holds an output twice, the judge some more
 MAX_OUTPUT_STORAGES = 10_000
@@ -203,7 +204,7 @@ class Session:
         answered_ns = self._cpu_time_ns()
         if timed and before_ns and asked_ns and answered_ns:
             called = replace(called, used_ns=answered_ns - asked_ns, ahead_ns=self._ahead_ns(asked_ns - before_ns))
-        waited_ns = self._waited_ns() - waited_ns
+        waited_ns = self._waited_ns() - waited_ns + int(SLEEP_DRIFT * sleep_ns)
         return replace(called, wall_ns=max(0, wall_ns), waited_ns=waited_ns, taken=take, output=output)
 
     def burst(self, inputs: str, calls: int) -> Burst:

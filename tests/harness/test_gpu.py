@@ -1,5 +1,6 @@
 """The device path: IPC or copies, events, floors. Needs a GPU (CUDA or ROCm)."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from harness import containment, referee
 from harness.cli import main
 from harness.devices import describe_device, select_device
 from harness.floors import ReadFloor
+from harness.inputs import InputBuffers
 from harness.policies import cold_read
 from harness.result import Status, read_result
 from harness.timing import Cold, GpuTimer
@@ -80,6 +82,49 @@ def test_run_goes_on_after_a_crash(tmp_path):
     cases.write_text("\n".join(f"size: 4096; seed: 1; act: {act}" for act in ("honest", "segfault", "honest")))
     _, result = run(tmp_path, "--mode", "test", "--cases", str(cases))
     assert [case.status for case in result.cases] == [Status.PASS, Status.CRASHED, Status.PASS]
+
+
+def test_written_device_inputs_are_found():
+    """The referee compares the memory that it lent with its own copy."""
+    buffers = InputBuffers()
+    buffers.fill(lambda: (torch.zeros(1000, device="cuda"), torch.ones(1 << 25, device="cuda"), 3))
+    assert buffers.changed_on_device() == []
+    memory.byte_view(buffers.storages[1])[-1] = 7
+    assert buffers.positions(buffers.changed_on_device()) == [1]
+    assert bool((buffers.value[1] == 1).all())
+    buffers.close()
+
+
+def test_inputs_that_must_not_be_written(tmp_path):
+    problem = tmp_path / "problem"
+    shutil.copytree(FOLDER, problem)
+    (problem / "task.yml").write_text((FOLDER / "task.yml").read_text().replace("../../../eval.py", "eval.py"))
+    shutil.copy(FOLDER.parents[2] / "eval.py", problem)
+    with (problem / "reference.py").open("a") as reference:
+        reference.write("\nmutable_inputs = ()\n")
+    case = "size: 4096; seed: 1; act: scribbles"
+    code, result = run(tmp_path, "--problem", str(problem), "--mode", "test", "--cases", case)
+    assert code == 112
+    assert "input 0 was changed" in result.cases[0].strict.message
+
+
+def test_the_referees_clock_bounds_the_time(tmp_path):
+    _, result = run(tmp_path, "--mode", "benchmark", "--cases", "size: 1048576; seed: 1; act: honest", "--budget-s", "1")
+    case = result.cases[0]
+    assert case.bound_ns >= case.timing.median_ns
+
+
+def test_another_queue_is_waited_for_and_counts():
+    device, side = select_device("cuda"), torch.cuda.Stream()
+    cycles = 50_000_000
+
+    def call():
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(cycles)
+
+    waits, leaves = (GpuTimer(device, Cold("none"), synchronized) for synchronized in (True, False))
+    assert waits.time(call)[0].elapsed_ns > 10 * leaves.time(call)[0].elapsed_ns
+    torch.cuda.synchronize()
 
 
 def test_timer_orders_work_by_cost():
