@@ -38,35 +38,35 @@ struct Softmax {
 
   float to_log2;             // product -> score in base 2
   float shift = 0;
-  float limit = -kInfinity;  // shift + kLimit as soon as the row has met a score above -infinity; until then its sums are zero
+  float limit = -kInfinity;  // kLimit as soon as the row has met a score above -infinity; until then its sums are zero
 
-  // Turns products into probabilities; rescales `sums` where the shift moves. No lane may be switched off. Scores are rounded
-  // before the shift is taken off them: fused, the largest one would leave a remainder, and that of 1e9 is no small number.
+  // Turns products into probabilities; rescales `sums` where the shift moves. No lane may be switched off.
   MEMBER void apply(f32x4 (&scores)[kBlocks], Accumulator& sums) {
-#pragma clang fp contract(off)
     float best = -kInfinity;
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
-      scores[b] *= to_log2;
+      scores[b] = __builtin_elementwise_fma(scores[b], f32x4{to_log2, to_log2, to_log2, to_log2}, -f32x4{shift, shift, shift, shift});
       best = fmaxf(fmaxf(best, scores[b][0]), scores[b][1]);
       best = fmaxf(fmaxf(best, scores[b][2]), scores[b][3]);
     }
-    if (__builtin_amdgcn_ballot_w64(best > limit)) move(best, sums);
+    if (__builtin_amdgcn_ballot_w64(best > limit)) move(best, scores, sums);
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b) {
-      scores[b] += -shift;
+    for (int b = 0; b < kBlocks; ++b)
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[b][i] = __builtin_amdgcn_exp2f(scores[b][i]);
-    }
   }
 
-  MEMBER void move(float best, Accumulator& sums) {
+  MEMBER void move(float best, f32x4 (&scores)[kBlocks], Accumulator& sums) {
     best = largest_of_groups(best);
     const bool fresh = limit == -kInfinity;
-    const float moved = !fresh ? fmaxf(best - kBias, shift) : best == -kInfinity ? 0 : best - kBias;
-    sums.rescale(fresh ? 0 : __builtin_amdgcn_exp2f(shift - moved));
-    shift = moved;
-    limit = fresh && best == -kInfinity ? -kInfinity : shift + kLimit;
+    const float by = fresh ? (best == -kInfinity ? 0 : best - kBias) : fmaxf(best - kBias, 0);
+    sums.rescale(fresh ? 0 : __builtin_amdgcn_exp2f(-by));
+    // By the number itself and not by what it makes of the shift: next to a shift of 1e9 rounding is no small matter, and the
+    // largest score must end at kBias.
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) scores[b] -= by;
+    shift += by;
+    limit = fresh && best == -kInfinity ? -kInfinity : kLimit;
   }
 };
 
