@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness import containment, referee
+from harness import containment, memory, referee
 from harness.cli import main
 from harness.devices import describe_device, select_device
 from harness.floors import ReadFloor
