@@ -62,7 +62,7 @@ def fill(store: Store) -> None:
         make_token(session, "demo-ada", token=TOKEN)
         make_token(session, "demo-admin", "admin", token="demo-token-of-the-admin")
         board = _boards(session)
-        runner = _runner(session, "demo-node-1", GPU)
+        runner = add_runner(session, "demo-node-1", GPU)
         for story in STORIES:
             _tell(session, board, runner, story)
         _closed(session)
@@ -113,7 +113,8 @@ def _boards(session: Session) -> Leaderboard:
     return board
 
 
-def _runner(session: Session, name: str, gpu: str) -> Runner:
+def add_runner(session: Session, name: str, gpu: str) -> Runner:
+    """A runner with an owner of its own."""
     make_token(session, f"{name}-owner", "runner", token=f"demo-token-of-{name}")
     owner = session.query(UserRow).filter_by(name=f"{name}-owner").one()
     device = Device(f"demo device of {gpu}", "cpu", "demo", memory_bytes=150 << 30)
@@ -184,7 +185,7 @@ def _queue(session: Session, board: Leaderboard, runner: Runner) -> None:
             "benchmark" if index else "leaderboard",
             now - timedelta(seconds=40 - 9 * index),
         )
-    _runner(session, "demo-node-2", OTHER_GPU)
+    add_runner(session, "demo-node-2", OTHER_GPU)
 
 
 def _closed(session: Session) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from harness.report.markup import Html, join, tag
+from harness.report.markup import Html, tag
 from harness.report.page_parts import chip, column_head, table
 from harness.report.words import NOTHING
 from leaderboard.queries.views import SubmissionRow
@@ -85,8 +85,3 @@ def tabs(label: str, places: Iterable[tuple[str, str, bool]]) -> Html:
 def or_nothing(value: Any) -> Any:
     """`value`, or the sign for none."""
     return NOTHING if value in (None, "") else value
-
-
-def lines(*texts: Any) -> Html:
-    """Paragraphs."""
-    return join(tag("p", text) for text in texts if text)

@@ -23,11 +23,6 @@ class Visit:
     form_token: str = ""
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    @property
-    def signed_in(self) -> bool:
-        """Whether the reader is known."""
-        return self.name is not None
-
     def owns(self, user: str) -> bool:
         """Whether what belongs to `user` is the reader's to see and to change."""
         return self.is_admin or self.name == user

@@ -14,7 +14,7 @@ from leaderboard.store.models import Submission
 from leaderboard.submissions import Offer, accept, mark_hacked
 from leaderboard.web.csrf import MOST_BYTES
 from leaderboard.web.login import safe_goal
-from scripts.leaderboard_demo import ROOT, _runner
+from scripts.leaderboard_demo import ROOT, add_runner
 
 SECRET_LINE = "tuned by hand"  # stands in the code of every made-up submission
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -152,7 +152,7 @@ def hostile_site(tmp_path_factory):
         make_token(session, "root", "admin", token="token-of-root-00001")
         eve, root = (Identity(make_user(session, name).id, name, role) for name, role in (("eve", "user"), ("root", "admin")))
         board = put_board(session, BoardPlan("b", plan.problem, task), "root")
-        runner = _runner(session, "node", "G")
+        runner = add_runner(session, "node", "G")
         code = f"# {EVIL}\nx = {EVIL!r}\n".encode()
         for mode in ("test", "leaderboard"):
             kept = accept(session, eve, board, Offer("G", mode, f"{EVIL.replace('/', '')}.py", code), Settings())
