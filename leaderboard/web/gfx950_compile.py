@@ -25,9 +25,10 @@ from harness.text import printable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MARK = "__global__"
+LLVM_VARIABLE = "GFX950_LLVM"  # where gfx950 looks for the compiler first
 MOST_SOURCES = 8
 TIMEOUT_S = 60.0  # of one source
-LIMITS = {"RLIMIT_CPU": 60, "RLIMIT_AS": 4 << 30, "RLIMIT_FSIZE": 256 << 20, "RLIMIT_NPROC": 512}
+LIMITS = {"RLIMIT_CPU": 60, "RLIMIT_AS": 4 << 30, "RLIMIT_FSIZE": 256 << 20, "RLIMIT_NPROC": 4096}
 MOST_ERROR_CHARACTERS = 4000
 BUSY = "the server compiles for somebody else now; reload the page in a few seconds"
 UNCONTAINED = (
@@ -126,11 +127,12 @@ def _plan(folder: Path) -> Plan:
     """Read the system and gfx950's own files, write `folder`; no network."""
     contained = Containment("none", False, landlock.abi(), seccomp.supported())
     plan = contained.plan([folder], ROOT / "gfx950", folder, [], LIMITS)
-    return replace(plan, supervised=False, own_tmp=False)
+    llvm = [os.environ[LLVM_VARIABLE]] if os.environ.get(LLVM_VARIABLE) else []
+    return replace(plan, read=(*plan.read, *llvm), supervised=False, own_tmp=False)
 
 
 def _environment(folder: str) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", LLVM_VARIABLE) if name in os.environ}
     return {**kept, "HOME": folder, "XDG_CACHE_HOME": folder, "TMPDIR": folder, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
