@@ -233,8 +233,12 @@ class Session:
         return cpu_time_ns(self._process.root_pid) if self._device.type == "cpu" else None
 
     def _waited_ns(self) -> int:
-        """How long this thread and the worker have waited for a processor so far."""
-        return run_delay_ns("thread-self") + run_delay_ns(self._process.pid)
+        """How long this thread and the worker have waited for a processor so far.
+
+        The worker's waiting counts only where its processor time is known: busy threads of its own could make it wait.
+        """
+        worker_ns = run_delay_ns(self._process.pid) if self._device.type == "cpu" else 0
+        return run_delay_ns("thread-self") + worker_ns
 
     def open_ledger(self) -> Ledger:
         """Accounts for the calls of one case."""
