@@ -98,8 +98,8 @@ def first_of(a, b):
 @jit
 def in_place(x):
     """x [m, n] itself. Triton moves a change of layout above anything elementwise, which would compute p twice; it does not
-    cross a reduction, and this one costs no instruction."""
-    return tl.reduce(tl.join(x, x), 2, first_of)
+    cross a reduction, and this one costs no instruction; to the interpreter, the one that has fp32 here, it would be long."""
+    return x if x.dtype == tl.float32 else tl.reduce(tl.join(x, x), 2, first_of)
 
 
 @jit

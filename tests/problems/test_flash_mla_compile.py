@@ -16,7 +16,7 @@ from kernels.flash_mla.triton_sparse import sparse_kernel  # noqa: E402
 HOPPER = GPUTarget("cuda", 90, 32)
 MI355X = GPUTarget("hip", "gfx950", 64)
 HOPPER_SHARED_BYTES, MI355X_LDS_BYTES = 227 * 1024, 160 * 1024
-TYPES = {name: "*i32" for name in ("indices_ptr", "length_ptr", "extra_indices_ptr", "extra_length_ptr")} | {
+TYPES = dict.fromkeys(("indices_ptr", "length_ptr", "extra_indices_ptr", "extra_length_ptr"), "*i32") | {
     "block_table_ptr": "*i32",
     "seqlens_ptr": "*i32",
     "q_ptr": "*bf16",

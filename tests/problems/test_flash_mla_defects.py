@@ -90,7 +90,10 @@ DEFECTS = {
         {"dense": True},
     ),
     "8 32-bit offsets, sparse": Defect(
-        [(SPARSE, "% page_size).to(tl.int64)", "% page_size)"), (SPARSE, "// page_size).to(tl.int64)", "// page_size)")],
+        [
+            (SPARSE, "% page_size).to(tl.int64)", "% page_size).to(tl.int32)"),
+            (SPARSE, "// page_size).to(tl.int64)", "// page_size).to(tl.int32)"),
+        ],
         "far_pages",
         {"dense": False},
     ),
