@@ -78,5 +78,5 @@ def test_a_mistake_is_one_line(arguments, words, capsys, tmp_path, monkeypatch):
 
 def test_runs_as_a_module():
     command = [sys.executable, "-m", "problems.nvfp4_msa.dump", "--heads", "1"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert "18,432 bytes" in run.stdout, run.stderr

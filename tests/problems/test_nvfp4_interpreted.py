@@ -43,7 +43,7 @@ def results():
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": f"{HERE.parents[1]}:{HERE}", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", str(HERE / "nvfp4_interpreted.py")]
     cases = json.dumps(list(CASES.values()))
-    run = subprocess.run(command, input=cases, env=environment, capture_output=True, text=True, timeout=900)
+    run = subprocess.run(command, input=cases, env=environment, capture_output=True, text=True, timeout=1800)
     assert run.returncode == 0, run.stderr
     return dict(zip(CASES, json.loads(run.stdout), strict=True))
 

@@ -74,7 +74,7 @@ def test_nothing_is_spilled_and_two_programs_fit_on_an_sm(on_hopper, tmp_path):
         pytest.skip("this Triton brings no cuobjdump")
     (tmp_path / "kernel.cubin").write_bytes(on_hopper.asm["cubin"])
     command = [str(cuobjdump), "-res-usage", "kernel.cubin"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True)
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=True)
     found = re.search(r"REG:(\d+) STACK:(\d+)", run.stdout + run.stderr)
     assert found, run.stdout + run.stderr
     registers, stack_bytes = map(int, found.groups())
