@@ -159,9 +159,9 @@ def executor_for(setup: Setup, options: argparse.Namespace) -> Executor:
         device=devices[0],
         compile_case=tuple(setup.config.compile_case.items()),
     )
-    if options.executor == "ray":
-        return RayExecutor(config, options.ray_address)
     compiles = any(backend.compiles for backend in setup.backends)
+    if options.executor == "ray":
+        return RayExecutor(config, options.ray_address, compiles)
     return LocalExecutor([replace(config, device=device) for device in devices], compiles)
 
 

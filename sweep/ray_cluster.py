@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -22,8 +24,14 @@ class RayExecutor:
     Raises UsageError where Ray is missing or its cluster does not answer, DeviceLost, KernelsNotLoaded.
     """
 
-    def __init__(self, config: BenchConfig, address: str | None, make: Callable[[BenchConfig], Any] = Bench):
-        self._ray = _ray(address)
+    def __init__(
+        self,
+        config: BenchConfig,
+        address: str | None,
+        compiles: bool = False,
+        make: Callable[[BenchConfig], Any] = Bench,
+    ):
+        self._ray, self._compiles = _ray(address), compiles
         gpus = int(self._ray.cluster_resources().get("GPU", 0))
         # Ray gives each actor one GPU, which it then sees as its only one.
         self._config = replace(config, device="cuda:0" if gpus else "cpu")
@@ -40,6 +48,8 @@ class RayExecutor:
             while queue and idle:
                 index, actor = queue.popleft(), idle.popleft()
                 attempts[index] += 1
+                if self._compiles:  # an actor does one thing after the other
+                    actor.prepare.remote([asks[index]])
                 busy[actor.measure.remote(asks[index])] = index, actor
             (ready, *_), _ = self._ray.wait(list(busy))
             index, actor = busy.pop(ready)
@@ -75,7 +85,7 @@ class RayExecutor:
                 raise type(error.cause)(str(error.cause)) from None
             raise DeviceLost(f"a device of the cluster: {error.cause}") from None
         except self._ray.exceptions.RayError as error:
-            raise DeviceLost(f"a device of the cluster: {str(error).splitlines()[0]}") from None
+            raise DeviceLost(f"a device of the cluster: {str(error).strip().splitlines()[-1]}") from None
 
 
 def _ray(address: str | None) -> Any:
@@ -84,7 +94,10 @@ def _ray(address: str | None) -> Any:
     except ImportError:
         raise UsageError("--executor ray: Ray is not installed; pip install 'kernelproof[ray]'") from None
     try:
-        ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
+        # The checkout lies at the same path on every node.
+        environment = {"env_vars": {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}}
+        options = {"ignore_reinit_error": True, "log_to_driver": False, "logging_level": logging.ERROR}
+        ray.init(address=address, runtime_env=environment, **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise UsageError(f"--executor ray: no cluster answers at {address or 'RAY_ADDRESS'}: {error}") from None
     return ray

@@ -28,6 +28,9 @@ class FakeBench:
     def __exit__(self, *_):
         pass
 
+    def about(self):
+        return self.machine
+
     def prepare(self, asks):
         self.note("prepared")
 
@@ -42,7 +45,7 @@ class FakeBench:
     def measure(self, ask):
         self.note("asked")
         match self.trouble:
-            case "dies once" if self.count("died") == 0 and self.device == "cuda:0":
+            case "dies once" if self.count("died") == 0:
                 self.note("died")
                 os.kill(os.getpid(), signal.SIGKILL)
             case "always dies" if self.device == "cuda:0":
