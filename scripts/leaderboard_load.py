@@ -30,7 +30,7 @@ from leaderboard.store.models import FINAL, Job
 from scripts.leaderboard_site import BOARD, GPU, Site, running, wait_for_runners
 
 PAGES = ("/", "/queue", f"/board/{BOARD}", "/leaderboards", "/user/submissions?limit=20")
-PAUSE_S = 0.5  # of a client between two calls, on average; the public one waits for 5 s
+PAUSE_S = 2.5  # of a client between two calls, on average: it polls every 5 s as the public one does, and opens a page between
 
 
 @dataclass
