@@ -3,7 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup bench test lint emulate integrity sweep serve gpu submission toolchain docs clean
+.PHONY: help setup bench test lint emulate integrity sweep serve peers gpu submission toolchain docs clean
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,9 @@ sweep: .venv/.sweep ## re-tune the split tables of configs/dispatch.yml
 
 serve: .venv/.serve ## the local leaderboard: popcorn server, runner and pages on http://127.0.0.1:8000
 	$(PY) -m leaderboard serve $(ARGS)
+
+peers: setup ## the submission and the public MLA kernels that are installed, in turn
+	$(PY) scripts/bench_peers.py $(ARGS)
 
 gpu: .venv/.test ## what only a GPU can tell: GPU tests, measurements, the integrity corpus, a sweep
 	$(PY) scripts/on_gpu.py $(ARGS)
