@@ -5,7 +5,7 @@
     python scripts/sweep_recovery.py --out FOLDER --kill-every-s 60    the same, killed (SIGKILL) again and again
 
 The repository stays as it is: kernels, table and problem are copied. Exit 0 if every entry is within the noise of the original
-one or faster, 1 if one is slower, else the exit code of what failed.
+one or faster, 1 if one is slower or could not be compared, else the exit code of what failed.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ def compare(root: Path, out: Path, options: argparse.Namespace) -> int:
     slower = [case for case in result.cases if case.comparison and case.comparison.change is Change.SLOWER]
     for case in result.cases:
         print(f"{case.spec}: {change_text(case.comparison, 'the original') if case.comparison else 'not compared'}")
-    print(f"{len(slower)} of {len(result.cases)} entries are slower than the original ones")
-    return 1 if slower else 0
+    unknown = sum(case.comparison is None for case in result.cases)
+    print(f"of {len(result.cases)} entries {len(slower)} are slower than the original ones, {unknown} could not be compared")
+    return 1 if slower or unknown else 0
 
 
 def main() -> int:
