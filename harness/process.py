@@ -221,7 +221,7 @@ class _OutputTail:
         return bool(part)
 
     def take(self) -> str:
-        with contextlib.suppress(ValueError):  # the thread has closed the pipe: nothing is left in it
+        with contextlib.suppress(ValueError, OSError):  # the thread has closed the pipe, even just now: nothing is left in it
             while self._thread.is_alive() and select.select([self._pipe], [], [], 0)[0]:
                 self._thread.join(timeout=0.001)  # what was written before the call is still in the pipe
         with self._lock:
