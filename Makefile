@@ -3,10 +3,10 @@ PYTHON ?= python3
 PY := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup bench test lint emulate integrity sweep serve peers gpu submission toolchain docs clean
+.PHONY: help setup bench test lint emulate emulate-nvfp4 integrity sweep serve peers gpu submission toolchain docs clean
 
 help:
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: .venv/.core ## .venv with what the main job needs (PYTHON=/path/to/python reuses that interpreter's torch)
 
@@ -30,6 +30,9 @@ test: .venv/.test lint ## everything that CI runs; without the toolchain the tes
 
 emulate: .venv/.test toolchain ## every HIP kernel that dispatch can choose, through the emulator
 	$(PY) scripts/emulate.py $(ARGS)
+
+emulate-nvfp4: .venv/.test toolchain ## the same for the NVFP4 problem
+	$(PY) scripts/emulate_nvfp4.py $(ARGS)
 
 integrity: setup ## the cheats and the honest controls of exploits/ against the harness
 	$(PY) scripts/integrity.py $(ARGS)
