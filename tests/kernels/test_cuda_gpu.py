@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from cuda_inputs import paged, random_input, scales_far_apart
 from mla_oracle import BF16_REL_L2, assert_steady_state, make_input, oracle, to_gpu, worst_rel_l2
 
 from kernels.cuda_backend import CUDA_KERNELS, CudaBackend
@@ -43,8 +44,7 @@ def test_agrees_with_the_oracle(kernel, q_len, heads):
 
 
 def check_random_shape(draw):
-    lengths = [draw.choice([0, 1, draw.randint(2, 130), draw.randint(1, 3000)]) for _ in range(draw.randint(1, 9))]
-    data = make_input(lengths if any(lengths) else [1], draw.randint(1, 4), draw.choice([1, 8, 16, 24, 32]))
+    data = random_input(draw, sequences=9, longest=3000)
     on_gpu = to_gpu(data)
     cluster, groups = draw.choice(SPLITS)
     assert_right(data, on_gpu, {"kernel": draw.choice(KERNELS), "cluster": cluster, "groups": groups})
@@ -77,34 +77,20 @@ def test_nan_beyond_a_sequence_stays_there():
 
 @pytest.mark.parametrize("kernel", MXFP4_KERNELS)
 def test_block_scales_of_any_size(kernel):
-    """Of tokens up to 2^80 apart, and within a token as far apart as matters."""
-    data = make_input([300, 70, 1])
-    scales = data[1]["mxfp4"][1].view(torch.uint8)
-    draw = torch.Generator().manual_seed(1)
-    across = torch.randint(-40, 40, (371, 1), generator=draw)
-    within = torch.randint(-20, 1, (371, 18), generator=draw)
-    scales[:371, :18] = (scales[:371, :18].int() + across + within).clamp(1, 254).to(torch.uint8)
-    q = data[0] * 2.0**-40  # scores stay of order one
-    assert_right((q, *data[1:]), to_gpu((q, *data[1:])), {"kernel": kernel, "cluster": 3, "groups": 1})
+    data = scales_far_apart([300, 70, 1])
+    assert_right(data, to_gpu(data), {"kernel": kernel, "cluster": 3, "groups": 1})
 
 
+@pytest.mark.parametrize("kernel", ["fp8_paged", "bf16_paged"])
 @pytest.mark.parametrize("page_size", [8, 16, 64, 256])
-def test_pages_anywhere(page_size):
-    """Unused pages and the rest of a sequence's last one hold NaN."""
+def test_pages_anywhere(page_size, kernel):
     lengths = [1000, 1, 0, 64, 333]
     data = make_input(lengths, 2, 16)
-    pages_each = -(-max(lengths) // page_size)
-    shuffled = torch.randperm(2 * len(lengths) * pages_each, generator=torch.Generator().manual_seed(0))
-    table = shuffled[: len(lengths) * pages_each].view(len(lengths), pages_each).int()
-    rows = torch.full((len(shuffled) * page_size, 1, 576), 0x7F, dtype=torch.uint8)
-    fp8, scale = data[1]["fp8"]
-    for sequence, first in enumerate(data[3][:-1].tolist()):
-        for token in range(lengths[sequence]):
-            rows[table[sequence, token // page_size] * page_size + token % page_size] = fp8.view(torch.uint8)[first + token]
-    paged = to_gpu((data[0], {**data[1], "fp8": (rows.view(fp8.dtype), scale)}, *data[2:]))
-    plan = BACKEND.plan(paged, {"kernel": "fp8_paged", "cluster": 3, "groups": 2})
+    cache, table = paged(data, lengths, page_size)
+    on_gpu = to_gpu(cache)
+    plan = BACKEND.plan(on_gpu, {"kernel": kernel, "cluster": 3, "groups": 2})
     plan.page_through(table.cuda(), page_size)
-    assert worst_rel_l2(plan(paged).cpu(), oracle(data, "fp8")) < CUDA_REL_L2
+    assert worst_rel_l2(plan(on_gpu).cpu(), oracle(data, kernel.partition("_")[0])) < CUDA_REL_L2
 
 
 def test_a_page_size_that_does_not_fit_is_refused():

@@ -5,6 +5,7 @@ import random
 import cuda_on_cpu
 import pytest
 import torch
+from cuda_inputs import paged, random_input, scales_far_apart
 from mla_oracle import BF16_REL_L2, make_input, oracle, worst_rel_l2
 
 from kernels.cuda_backend import CUDA_KERNELS
@@ -41,9 +42,7 @@ def test_a_cluster_of_sixteen():
 
 
 def check_random_shape(draw):
-    lengths = [draw.choice([0, 1, draw.randint(2, 130), draw.randint(1, 600)]) for _ in range(draw.randint(1, 3))]
-    q_len, heads, seed = draw.randint(1, 4), draw.choice([1, 8, 16, 24]), draw.randint(0, 99)
-    data = make_input(lengths if any(lengths) else [1], q_len, heads, seed=seed)
+    data = random_input(draw, sequences=3, longest=600)
     cluster, groups = draw.choice([(1, 1), (2, 1), (3, 1), (5, 1), (1, 2), (2, 2), (3, 3)])
     assert_right(data, draw.choice(KERNELS), cluster, groups, draw.randint(0, 1 << 30))
 
@@ -63,14 +62,7 @@ def test_many_random_shapes(share):
 
 @pytest.mark.parametrize("kernel", MXFP4_KERNELS)
 def test_block_scales_of_any_size(kernel):
-    """Of tokens up to 2^80 apart, and within a token as far apart as matters."""
-    data = make_input([150, 70, 1])
-    scales = data[1]["mxfp4"][1].view(torch.uint8)
-    draw = torch.Generator().manual_seed(1)
-    across = torch.randint(-40, 40, (221, 1), generator=draw)
-    within = torch.randint(-20, 1, (221, 18), generator=draw)
-    scales[:221, :18] = (scales[:221, :18].int() + across + within).clamp(1, 254).to(torch.uint8)
-    assert_right((data[0] * 2.0**-40, *data[1:]), kernel, 2)  # scores stay of order one
+    assert_right(scales_far_apart([150, 70, 1]), kernel, 2)
 
 
 @pytest.mark.parametrize("scale", [2.0**-20, 2.0**12])
@@ -91,28 +83,9 @@ def test_nan_beyond_a_sequence_stays_there():
 
 @pytest.mark.parametrize("page_size", [8, 16, 64, 256])
 def test_pages_anywhere(page_size):
-    """Unused pages and the rest of a sequence's last one hold NaN."""
     lengths = [300, 1, 0, 64, 133]
     data = make_input(lengths, 1, 16)
-    fp8, scale = data[1]["fp8"]
-    bf16 = data[1]["bf16"].view(torch.uint8)
-    rows8, table = scattered(fp8.view(torch.uint8), data, lengths, page_size)
-    rows16, _ = scattered(bf16, data, lengths, page_size)
-    cache = {**data[1], "fp8": (rows8.view(fp8.dtype), scale), "bf16": rows16.view(torch.bfloat16)}
-    paged = (data[0], cache, *data[2:])
+    cache, table = paged(data, lengths, page_size)
     for kernel in ("fp8_paged", "bf16_paged"):
-        out = cuda_on_cpu.decode(paged, kernel, 2, 1, pages=(table, page_size))
+        out = cuda_on_cpu.decode(cache, kernel, 2, 1, pages=(table, page_size))
         assert worst_rel_l2(out, oracle(data, kernel.partition("_")[0])) < CUDA_REL_L2, kernel
-
-
-def scattered(kv, data, lengths, page_size):
-    """The rows of `kv` (uint8) in pages of a shuffled cache, and the block table."""
-    pages_each = -(-max(lengths) // page_size)
-    shuffled = torch.randperm(2 * len(lengths) * pages_each, generator=torch.Generator().manual_seed(0))
-    table = shuffled[: len(lengths) * pages_each].view(len(lengths), pages_each).int()
-    rows = torch.full((len(shuffled) * page_size, *kv.shape[1:]), 0xFF, dtype=torch.uint8)
-    for sequence, first in enumerate(data[3][:-1].tolist()):
-        for token in range(lengths[sequence]):
-            page = int(table[sequence, token // page_size])
-            rows[page * page_size + token % page_size] = kv[first + token]
-    return rows, table
