@@ -4124,18 +4124,21 @@ class CudaPlan:
 
     def __call__(self, data: input_t) -> torch.Tensor:
         q, kv_data, _, kv_indptr, _ = data
-        kv, scale = kv_data[self.kv_format] if self.kv_format != "bf16" else (kv_data["bf16"], None)
-        q, kv = q.contiguous(), kv.contiguous()
+        args = self.args
+        if self.kv_format == "bf16":
+            kv = kv_data["bf16"]
+        elif self.kv_format == "fp8":
+            kv, scale = kv_data["fp8"]
+            args.kv_scale = scale.data_ptr()
+        else:
+            kv, scale = kv_data["mxfp4"]
+            scale = scale.contiguous()
+            args.kv_e8m0, args.e8m0_stride = scale.data_ptr(), scale.shape[1]
         kv_rows = kv.shape[0]
         if not kv_rows:
             return self.out.zero_()
-        args = self.args
+        q, kv = q.contiguous(), kv.contiguous()
         args.q, args.kv, args.kv_indptr = q.data_ptr(), kv.data_ptr(), kv_indptr.data_ptr()
-        if self.kv_format == "mxfp4":
-            scale = scale.contiguous()
-            args.kv_e8m0, args.e8m0_stride = scale.data_ptr(), scale.shape[1]
-        elif scale is not None:
-            args.kv_scale = scale.data_ptr()
         with torch.cuda.device(self.device):
             error = self.library.mla_decode(
                 self.variant, self.maps, ctypes.c_void_p(kv.data_ptr()), ctypes.c_long(kv_rows), self.args_at, self.blocks

@@ -90,7 +90,7 @@ class RayExecutor:
 
 def _ray(address: str | None) -> Any:
     try:
-        import ray
+        import ray  # pyright: ignore[reportMissingImports]  # an extra
     except ImportError:
         raise UsageError("--executor ray: Ray is not installed; pip install 'kernelproof[ray]'") from None
     try:
