@@ -1,6 +1,7 @@
 """Users and their tokens. A token is shown once, when it is made; the store keeps its SHA-256."""
 
 import hashlib
+import math
 import re
 import secrets
 from dataclasses import dataclass
@@ -10,14 +11,18 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, joinedload
 
-from leaderboard.errors import BadRequest, NotFound
+from leaderboard.errors import BadRequest, LimitReached, NotFound
 from leaderboard.store.columns import utc_now
 from leaderboard.store.models import ROLES, Token, User
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}")
 SHORTEST_TOKEN = 16  # characters; what clients make up themselves is a UUID
 LONGEST_TOKEN = 256
+NAME_DIGITS = 12  # of a token's digest in the name of its user
+RETRY_S = 3600
 PREFIX = "kp_"  # so that secret scanners, and people, know a token when they see one
+TICKET_PREFIX = "kpt_"  # of a link that signs in once; nothing else is taken for one
+NEW_USERS_WINDOW = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -70,19 +75,21 @@ def make_token(session: Session, name: str, role: str = "user", lifetime: timede
     return token
 
 
-def enrol(session: Session, token: str) -> Identity:
+def enrol(session: Session, token: str, new_users_per_hour: int) -> Identity:
     """Whose token this is; one never seen makes a new user. For servers where anybody who can connect may submit.
 
-    Raises BadRequest for a token short enough to be guessed, NotFound for one that was revoked or has expired.
+    Raises BadRequest for a token short enough to be guessed, NotFound for one that was revoked or has expired, LimitReached
+    when too many have come: who may be a new user at every call has no limits.
     """
     if known := identify(session, token):
         return known
     if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
         raise BadRequest(f"a client id has {SHORTEST_TOKEN} to {LONGEST_TOKEN} characters, not {len(token)}; register again")
-    name = f"user-{token_digest(token)[:8]}"
+    _check_new_users(session, new_users_per_hour)
     try:
         with session.begin_nested():
-            make_token(session, name, token=token)
+            user = User(name=f"user-{token_digest(token)[:NAME_DIGITS]}")  # a new one: a name is no proof of whose it is
+            session.add_all((user, Token(user=user, role="user", sha256=token_digest(token))))
     except IntegrityError:  # enrolled by another request in this moment, or revoked
         pass
     if known := identify(session, token):
@@ -90,12 +97,28 @@ def enrol(session: Session, token: str) -> Identity:
     raise NotFound("this client id is no longer valid; register again")
 
 
+def _check_new_users(session: Session, limit: int) -> None:
+    since = utc_now() - NEW_USERS_WINDOW
+    times = session.scalars(select(User.created_at).where(User.created_at > since).order_by(User.created_at)).all()
+    if len(times) >= limit:
+        wait_s = max(1, math.ceil((times[len(times) - limit] - since).total_seconds())) if limit else RETRY_S
+        said = f"{len(times)} new users in the last hour, and {limit} are taken"
+        raise LimitReached(f"{said}; come back in {wait_s} s, or ask the server's administrator for a token", wait_s)
+
+
+def make_ticket(session: Session, name: str, role: str, lifetime: timedelta) -> str:
+    """What `exchange` takes, once."""
+    return make_token(session, name, role, lifetime, TICKET_PREFIX + secrets.token_urlsafe(32))
+
+
 def exchange(session: Session, ticket: str, lifetime: timedelta) -> str | None:
-    """A token for a ticket, which is a token that is good for this and once; None if it was used or is unknown."""
-    holder = identify(session, ticket)
-    if holder is None:
+    """A token for a ticket; None if it was used, has expired or is none: no token is turned into one that lasts longer."""
+    if not ticket.startswith(TICKET_PREFIX):
         return None
-    used = session.scalars(select(Token).where(Token.sha256 == token_digest(ticket))).one()
+    used = session.scalar(select(Token).where(Token.sha256 == token_digest(ticket)).with_for_update())
+    holder = identify(session, ticket)
+    if used is None or holder is None:
+        return None
     used.revoked_at = utc_now()
     return make_token(session, holder.name, holder.role, lifetime)
 

@@ -2,10 +2,13 @@
 
 import contextlib
 import logging
+import platform
+import re
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sqlalchemy import select
 
@@ -15,7 +18,7 @@ from leaderboard.store.database import Store
 from leaderboard.store.models import Job, Runner, User
 
 log = logging.getLogger("leaderboard")
-USER = "embedded-runner"
+LONGEST_HOST = 40  # characters of its name
 ROOT = Path(__file__).parents[1]
 RESTART_S = 2.0
 END_TIMEOUT_S = 10.0
@@ -25,7 +28,7 @@ class EmbeddedRunner:
     """A child process that is started again if it dies, and that ends with this one."""
 
     def __init__(self, store: Store, url: str, options: tuple[str, ...] = ()):
-        self._store, self._options = store, options
+        self._store, self._options, self._user = store, options, _user_of(url)
         self._command = (sys.executable, "-m", "leaderboard", "runner", "--server", url, "--token", "-", *options)
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,9 +60,9 @@ class EmbeddedRunner:
     def _spawn(self) -> "subprocess.Popen[bytes]":
         """The token goes through a pipe that stays open: its end is what tells the runner that the server has gone."""
         with self._store.writing() as session:
-            make_user(session, USER)
-            revoke(session, USER)
-            token = make_token(session, USER, "runner")
+            make_user(session, self._user)
+            revoke(session, self._user)
+            token = make_token(session, self._user, "runner")
         process = subprocess.Popen(self._command, cwd=ROOT, stdin=subprocess.PIPE)
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -69,6 +72,13 @@ class EmbeddedRunner:
 
     def _give_back_jobs(self) -> None:
         with self._store.writing() as session:
-            mine = select(Runner.id).join(User, User.id == Runner.user_id).where(User.name == USER)
+            mine = select(Runner.id).join(User, User.id == Runner.user_id).where(User.name == self._user)
             for job in session.scalars(select(Job).where(Job.status == "running", Job.runner_id.in_(mine))):
                 jobs.requeue(job)
+
+
+def _user_of(url: str) -> str:
+    """Whose runner it is: that of the server at this address of this machine. Several servers may share a database, and each
+    takes back its own jobs and no others."""
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", platform.node())[:LONGEST_HOST]
+    return f"runner of {host} {urlsplit(url).port}"

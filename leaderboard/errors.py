@@ -6,6 +6,11 @@ class LeaderboardError(Exception):
 
     status_code = 400
 
+    @property
+    def told(self) -> str:
+        """What clients of the server are told."""
+        return str(self)
+
 
 class BadRequest(LeaderboardError):
     """A request that says something impossible: an unknown mode, a GPU that the leaderboard has not, a refused file."""
@@ -64,9 +69,13 @@ class Closed(LeaderboardError):
 
 
 class StoreError(LeaderboardError):
-    """A database that cannot be used."""
+    """A database that cannot be used. Where it lies is for the operator to know."""
 
     status_code = 503
+
+    @property
+    def told(self) -> str:
+        return "the database does not answer now; try again later, the server's log says why"
 
 
 class ServerAway(LeaderboardError):

@@ -6,7 +6,9 @@ whatever dies: what a dead runner had not reported is run again, what it had rep
 
 import contextlib
 import json
+import math
 import secrets
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -27,6 +29,14 @@ from leaderboard.store.models import FINAL, Device, Job, Run, Runner, Submission
 MAX_LOSSES = 3  # runners that may fall silent over one job before it is given up
 LOOKED_AT = 8  # pending jobs: another runner may be taking the first ones in this moment
 OUTCOMES = ("done", "failed", "timed_out")
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What a runner shows of a job that it reports on."""
+
+    lease: str
+    user_id: int  # whose runner it is
 
 
 def register(session: Session, name: str, gpu: str, device: HarnessDevice, system: dict[str, Any], user_id: int) -> Runner:
@@ -71,9 +81,9 @@ def _start(job: Job, runner: Runner, lease_s: float) -> None:
     job.lease_expires_at = now + timedelta(seconds=lease_s)
 
 
-def heartbeat(session: Session, number: int, lease: str, lease_s: float, progress: dict[str, Any] | None) -> None:
+def heartbeat(session: Session, number: int, hold: Hold, lease_s: float, progress: dict[str, Any] | None) -> None:
     """Keep a job for another lease. Raises Conflict if the lease is lost: cancelled, deleted, given to another."""
-    job = _held(session, number, lease)
+    job = _held(session, number, hold)
     now = utc_now()
     job.heartbeat_at, job.lease_expires_at = now, now + timedelta(seconds=lease_s)
     job.progress = progress or job.progress
@@ -81,12 +91,13 @@ def heartbeat(session: Session, number: int, lease: str, lease_s: float, progres
         job.runner.last_seen_at = now
 
 
-def add_run(session: Session, number: int, lease: str, secret: bool, result: Result) -> int:
+def add_run(session: Session, number: int, hold: Hold, secret: bool, result: Result) -> int:
     """Keep what one stage found; its number. Sent twice it is kept once. Raises Conflict, BadRequest."""
-    job = _held(session, number, lease)
+    job = _held(session, number, hold)
     submission = job.submission
     if Stage(result.mode, secret) not in stages(submission.mode) or result.submission.sha256 != submission.code_sha256:
         raise BadRequest(f"job {number} asked for no such run: {result.mode} of {result.submission.sha256[:8]}")
+    _check_score(number, result)
     key = {"submission_id": submission.id, "attempt": job.attempts, "mode": result.mode, "secret": secret}
     if known := session.scalar(select(SubmissionRun.run_id).filter_by(**key)):
         return known
@@ -97,14 +108,21 @@ def add_run(session: Session, number: int, lease: str, secret: bool, result: Res
     return run.id
 
 
-def finish(session: Session, number: int, lease: str, outcome: str, error: str) -> str:
+def _check_score(number: int, result: Result) -> None:
+    """Gaps are ratios to the best score: one of nothing would break everybody's page."""
+    value_ns = result.score.value_ns if result.score else None
+    if value_ns is not None and not 0 < value_ns < math.inf:
+        raise BadRequest(f"job {number}: the score {value_ns} ns is no time; a score is positive and finite")
+
+
+def finish(session: Session, number: int, hold: Hold, outcome: str, error: str) -> str:
     """Give a job its final status: succeeded if every stage passed. Told twice it is done once. Raises Conflict."""
     if outcome not in OUTCOMES:
         raise BadRequest(f"outcome {outcome!r} is unknown; known are {', '.join(OUTCOMES)}")
     job = session.scalar(select(Job).where(Job.id == number).with_for_update())
-    if job is not None and job.status in FINAL and job.lease == lease:
+    if job is not None and job.status in FINAL and _is_held(job, hold):
         return job.status
-    job = _held(session, number, lease)
+    job = _held(session, number, hold)
     job.error = _what_failed(session, job, outcome, error)
     job.status = "succeeded" if not job.error else "timed_out" if outcome == "timed_out" else "failed"
     job.progress, job.ended_at = None, utc_now()
@@ -140,9 +158,9 @@ def _first_failure(session: Session, job: Job) -> tuple[str, set[Stage]]:
     return report, seen
 
 
-def release(session: Session, number: int, lease: str) -> None:
+def release(session: Session, number: int, hold: Hold) -> None:
     """Give a job back at once: its runner is shutting down. Raises Conflict."""
-    requeue(_held(session, number, lease))
+    requeue(_held(session, number, hold))
 
 
 def reap(session: Session) -> list[int]:
@@ -171,11 +189,18 @@ def requeue(job: Job) -> None:
     job.status, job.lease, job.lease_expires_at, job.progress = "pending", None, None, None
 
 
-def _held(session: Session, number: int, lease: str) -> Job:
+def _held(session: Session, number: int, hold: Hold) -> Job:
     job = session.scalar(select(Job).where(Job.id == number).with_for_update())
-    if job is None or job.status != "running" or job.lease is None or not secrets.compare_digest(job.lease, lease):
+    if job is None or job.status != "running" or not _is_held(job, hold):
         raise Conflict(f"job {number} is no longer yours: it was cancelled, deleted or given to another runner")
     return job
+
+
+def _is_held(job: Job, hold: Hold) -> bool:
+    """Both must fit: a lease that has become known is of no use to the runners of somebody else."""
+    if job.lease is None or job.runner is None or job.runner.user_id != hold.user_id:
+        return False
+    return secrets.compare_digest(job.lease.encode(), hold.lease.encode())
 
 
 def find_runner(session: Session, number: int, user_id: int) -> Runner:

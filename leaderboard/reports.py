@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from harness.figures import us
-from harness.pipe import STATISTICS, error_text
 from harness.render_plain import failures, profile_lines
 from harness.result import CaseResult, Result, State, Status
 from popcorn.http_models import EvalResult, FullResult, RunResult, SystemInfo
@@ -16,6 +15,7 @@ from popcorn.http_models import EvalResult, FullResult, RunResult, SystemInfo
 NOUNS = {"test": "Testing", "benchmark": "Benchmarking", "leaderboard": "Ranked run", "profile": "Profiling"}
 STARTS = {"test": "tests", "benchmark": "benchmarks", "leaderboard": "ranked benchmarks", "profile": "the profiler"}
 REASONS = {Status.TIMEOUT: "timeout", Status.DEVICE_ERROR: "device error", Status.CRASHED: "crash", Status.OOM: "out of memory"}
+STATISTICS = ("mean", "std", "err", "best", "worst")  # of a case's lines, in nanoseconds
 MAX_REPORT_CHARS = 20_000
 HIDDEN = "what happened inside a secret run is not told: it would tell the secret inputs"
 
@@ -88,12 +88,12 @@ def _pipe_case(case: CaseResult) -> Iterator[tuple[str, str]]:
     yield "spec", "; ".join(f"{key}: {value}" for key, value in case.spec.items())
     if case.status is not Status.PASS:
         yield "status", "fail"
-        yield "error", "\n".join(failures(case)) or error_text(case)
+        yield "error", "\n".join(failures(case)) or f"{case.message}\n{case.detail}".strip()
     elif case.timing is None:
         yield "status", "pass"
     else:
         yield "runs", str(case.timing.runs)
-        yield from ((name, repr(getattr(case.timing, f"{name}_ns"))) for name in STATISTICS[1:])
+        yield from ((name, repr(getattr(case.timing, f"{name}_ns"))) for name in STATISTICS)
 
 
 def full_result(runs: Sequence[tuple[Result, str]], secret: bool, system: Mapping[str, Any]) -> FullResult:

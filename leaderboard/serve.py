@@ -9,7 +9,7 @@ from pathlib import Path
 import uvicorn
 
 from leaderboard import boards
-from leaderboard.accounts import make_token
+from leaderboard.accounts import make_ticket
 from leaderboard.api.app import create_app
 from leaderboard.embedded import EmbeddedRunner
 from leaderboard.errors import BadRequest
@@ -115,5 +115,5 @@ def _greet(store: Store, url: str, host: str) -> None:
     print(f"  submit:  POPCORN_API_URL={url} popcorn submit submission.py", flush=True)
     if host in LOOPBACK:
         with store.writing() as session:
-            ticket = make_token(session, LOCAL_ADMIN, "admin", TICKET_LIFETIME)
+            ticket = make_ticket(session, LOCAL_ADMIN, "admin", TICKET_LIFETIME)
         print(f"  sign in: {url}/login/{ticket}", flush=True)

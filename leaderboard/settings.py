@@ -20,6 +20,7 @@ class Settings:
     max_unfinished: int = 50  # jobs of one user that wait or run
     policy: str = "robust"  # harness.policies
     budget_s: float | None = None  # robust: wall time to sample one case; None: the policy's own
+    new_users_per_hour: int = 200  # on an open server
     lease_s: float = 60.0  # after so long a silence of its runner a job goes back to the queue
     problem_root: Path = Path()  # administrators make leaderboards of folders below it
     body_timeout_s: float = 30.0  # for a request's body to arrive

@@ -16,11 +16,12 @@ from leaderboard.limits import check_limits, submit_target
 from leaderboard.queries.boards import gpus_of, is_open
 from leaderboard.settings import Settings
 from leaderboard.store.columns import utc_now
-from leaderboard.store.models import FINAL, Case, Code, Job, Leaderboard, Run, Setting, Submission, SubmissionRun
+from leaderboard.store.models import FINAL, Case, Code, Job, Leaderboard, Run, Setting, Submission, SubmissionRun, User
 from popcorn.http_models import MODES
 from popcorn.rules import check_submission
 
-FILE_NAME = re.compile(r"[^\x00-\x1f\x7f/\\]{1,251}\.py")
+FILE_NAME = re.compile(r"[^/\\]+\.py")
+LONGEST_NAME = 255  # bytes: of a file on the runner
 STOPPED = "submissions stopped"
 
 
@@ -44,6 +45,7 @@ def accept(session: Session, user: Identity, board: Leaderboard, offer: Offer, s
     if not is_open(board):
         raise Closed(f"the deadline of {board.name} has passed: {board.deadline:%Y-%m-%d %H:%M} UTC")
     gpu = _check(session, board, offer)
+    session.execute(select(User.id).where(User.id == user.user_id).with_for_update())  # one at a time: limits are counts
     check_limits(session, user, board.name, offer.mode, settings)
     submission = Submission(
         leaderboard_id=board.id, user_id=user.user_id, code_sha256=_keep_code(session, offer.content),
@@ -122,13 +124,19 @@ def _check(session: Session, board: Leaderboard, offer: Offer) -> str:
     gpu = next((known for known in gpus if known.lower() == offer.gpu.lower()), None)
     if gpu is None:
         raise BadRequest(f"{board.name} has no GPU {offer.gpu!r}; it has {', '.join(gpus) or 'none: no runner has reported'}")
-    if FILE_NAME.fullmatch(offer.file_name) is None:
-        raise BadRequest(f"the file name {offer.file_name!r} is not a plain name that ends in .py")
+    if not _is_plain(offer.file_name):
+        limits = f"a plain, printable name of at most {LONGEST_NAME} bytes that ends in .py"
+        raise BadRequest(f"the file name {offer.file_name[:80]!r} is not {limits}")
     if violations := check_submission(offer.content, offer.file_name):
         raise BadRequest("; ".join(violation.message for violation in violations))
     if b"\0" in offer.content or not offer.content.strip():
         raise BadRequest(f"{offer.file_name} is empty, or no text")
     return gpu
+
+
+def _is_plain(name: str) -> bool:
+    """One part of a path, without signs that turn a line around or break it."""
+    return FILE_NAME.fullmatch(name) is not None and name.isprintable() and len(name.encode()) <= LONGEST_NAME
 
 
 def _keep_code(session: Session, content: bytes) -> str:

@@ -14,8 +14,9 @@ _BREAK = re.compile(rb"\r\n|\n|\r")
 
 
 def sse_frame(event: str, data: Any) -> bytes:
-    """One event; JSON without line breaks keeps its data on one line."""
-    return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n".encode()
+    """One event. JSON without line breaks keeps its data on one line; in ASCII, because clients decode chunk by chunk and a
+    character that two of them share would be lost."""
+    return f"event: {event}\ndata: {json.dumps(data, allow_nan=False)}\n\n".encode("ascii")
 
 
 class SseParser:

@@ -18,7 +18,7 @@ from harness.history import case_columns, run_columns
 from harness.result import CaseResult, Device, Official, Result, Score, Status, Strict, read_result, score_of
 from leaderboard.accounts import Identity, make_token
 from leaderboard.boards import BoardPlan, put_board, read_plans
-from leaderboard.jobs import add_run, claim, finish, heartbeat, register
+from leaderboard.jobs import Hold, add_run, claim, finish, heartbeat, register
 from leaderboard.settings import Settings
 from leaderboard.store.columns import utc_now
 from leaderboard.store.database import Store
@@ -142,7 +142,7 @@ def _tell(session: Session, board: Leaderboard, runner: Runner, story: Story) ->
     assert job.submission_id == submission.id
     at, seconds = submission.submitted_at, 40 + 9 * story.factor
     outcome = _run(session, job, story)
-    finish(session, job.id, job.lease or "", outcome, "the ranked run took longer than 180 s" if outcome == "timed_out" else "")
+    finish(session, job.id, _hold(job), outcome, "the ranked run took longer than 180 s" if outcome == "timed_out" else "")
     start, length = at + timedelta(seconds=7), timedelta(seconds=seconds)
     job.started_at, job.ended_at = start, start + length
     runs = session.query(SubmissionRun).filter_by(submission_id=submission.id).order_by(SubmissionRun.run_id).all()
@@ -161,10 +161,17 @@ def _run(session: Session, job: Job, story: Story) -> str:
             if story.ending == "times out" and mode == "leaderboard":
                 return "timed_out"
             result = result_of(story, mode, job.submission, int(secret))
-            add_run(session, job.id, job.lease or "", secret, result)
+            add_run(session, job.id, _hold(job), secret, result)
             if not result.ok:
                 return "failed"
     return "done"
+
+
+def _hold(job: Job) -> Hold:
+    """What the runner shows that has claimed the job."""
+    assert job.lease is not None
+    assert job.runner is not None
+    return Hold(job.lease, job.runner.user_id)
 
 
 def _queue(session: Session, board: Leaderboard, runner: Runner) -> None:
@@ -175,7 +182,7 @@ def _queue(session: Session, board: Leaderboard, runner: Runner) -> None:
     assert job is not None
     assert job.submission_id == running.id
     progress = {"mode": "benchmark", "secret": False, "case": 4, "cases": 8, "phase": "sampling", "passed": 3}
-    heartbeat(session, job.id, job.lease or "", LEASE_S, progress)
+    heartbeat(session, job.id, _hold(job), LEASE_S, progress)
     job.started_at = now - timedelta(seconds=48)
     for index, user in enumerate(("demo-ada", "demo-barbara", "demo-ada")):
         _submit(

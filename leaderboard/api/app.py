@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -13,8 +13,10 @@ from starlette.exceptions import HTTPException
 
 from leaderboard import jobs
 from leaderboard.api import admin_routes, login, popcorn_routes, runner_routes
+from leaderboard.api.auth import is_runner
 from leaderboard.api.guard import Guard
-from leaderboard.errors import LeaderboardError, LimitReached
+from leaderboard.api.parameters import check_address
+from leaderboard.errors import LeaderboardError, LimitReached, StoreError
 from leaderboard.settings import Settings
 from leaderboard.store.database import Store
 from leaderboard.web import pages
@@ -34,7 +36,10 @@ def create_app(store: Store, settings: Settings) -> FastAPI:
         yield
         reaper.cancel()
 
-    app = FastAPI(title="Kernelproof leaderboard", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Kernelproof leaderboard", lifespan=lifespan, dependencies=[Depends(check_address)],
+        docs_url=None, redoc_url=None, openapi_url=None,
+    )  # fmt: skip
     app.state.store, app.state.settings = store, settings
     app.include_router(runner_routes.router(store, settings))
     app.include_router(admin_routes.router(store, settings))
@@ -45,7 +50,7 @@ def create_app(store: Store, settings: Settings) -> FastAPI:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(Exception, _unknown)
-    app.add_middleware(Guard, body_timeout_s=settings.body_timeout_s)
+    app.add_middleware(Guard, body_timeout_s=settings.body_timeout_s, is_runner=is_runner)
     return app
 
 
@@ -80,8 +85,10 @@ def _answer(request: Request, status: int, detail: str, headers: dict[str, str] 
 
 def _known(request: Request, error: Exception) -> Response:
     assert isinstance(error, LeaderboardError)
+    if isinstance(error, StoreError):
+        log.error("%s", error)
     headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, LimitReached) else None
-    return _answer(request, error.status_code, str(error), headers)
+    return _answer(request, error.status_code, error.told, headers)
 
 
 def _http(request: Request, error: Exception) -> Response:

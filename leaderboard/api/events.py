@@ -4,12 +4,14 @@ A status is repeated every few seconds, so that neither side takes a long evalua
 """
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from leaderboard.accounts import Identity
 from leaderboard.api.wire import final_event, status_event
@@ -30,24 +32,33 @@ class Waiters:
     def __init__(self, limit: int):
         self._limit, self._open = limit, Counter[int]()
 
-    def check(self, user: Identity) -> None:
-        """Raise LimitReached if the user may not open another one."""
+    @contextlib.contextmanager
+    def seat(self, user: Identity) -> Iterator[contextlib.ExitStack]:
+        """One more connection, taken before anything is awaited. It is given back with the block, unless what it was taken for
+        has moved on: then whoever closes the stack does it. Raises LimitReached."""
         if self._open[user.user_id] >= self._limit:
             raise LimitReached(f"{self._limit} connections of yours already wait for results; close one, or poll", RETRY_S)
-
-    async def follow(self, user: Identity, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The same frames, counted as one connection until they end."""
         self._open[user.user_id] += 1
-        try:
-            async for frame in frames:
-                yield frame
-        finally:
-            self._open[user.user_id] -= 1
+        with contextlib.ExitStack() as seat:
+            seat.callback(self._leave, user.user_id)
+            yield seat
+
+    def _leave(self, user_id: int) -> None:
+        self._open[user_id] -= 1
+        if not self._open[user_id]:
+            del self._open[user_id]
 
 
-def answer(frames: AsyncIterator[bytes]) -> StreamingResponse:
-    """The HTTP answer."""
-    return StreamingResponse(frames, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+class EventAnswer(StreamingResponse):
+    """The HTTP answer; holds its seat until it has ended, however it ends."""
+
+    def __init__(self, frames: AsyncIterator[bytes], seat: contextlib.ExitStack):
+        super().__init__(frames, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._seat = seat.pop_all()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._seat:
+            await super().__call__(scope, receive, send)
 
 
 async def frames_of(store: Store, number: int) -> AsyncIterator[bytes]:

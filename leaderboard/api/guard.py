@@ -9,6 +9,8 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from starlette.requests import Request
+
 from leaderboard.errors import LeaderboardError, TooLarge, TooSlow
 from popcorn.rules import MAX_BYTES
 
@@ -16,6 +18,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Message, Receive, Send], Awaitable[None]]
+IsRunner = Callable[[Request], Awaitable[bool]]
 
 FORM_BYTES = 64 << 10  # a multipart form around a file
 RUNNER_BODY_BYTES = 32 << 20  # a Result with all its samples
@@ -37,8 +40,8 @@ NO_STORE = (b"cache-control", b"no-store")
 class Guard:
     """An ASGI application around another."""
 
-    def __init__(self, app: Asgi, body_timeout_s: float):
-        self._app, self._body_timeout_s = app, body_timeout_s
+    def __init__(self, app: Asgi, body_timeout_s: float, is_runner: IsRunner):
+        self._app, self._body_timeout_s, self._is_runner = app, body_timeout_s, is_runner
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -46,8 +49,9 @@ class Guard:
             return
         send = _with_headers(send)
         try:
+            limit = await self._limit(scope)
             async with asyncio.timeout(self._body_timeout_s):
-                body = await _read_body(scope, receive)
+                body = await _read_body(scope, receive, limit)
         except LeaderboardError as error:
             await _refuse(send, error)
         except TimeoutError:
@@ -57,11 +61,18 @@ class Guard:
                 await self._app(scope, _replay(body, receive), send)
 
 
-async def _read_body(scope: Message, receive: Receive) -> bytes | None:
+    async def _limit(self, scope: Message) -> int:
+        """Of the body in bytes. A Result is large, so whoever sends one shows first who they are: else a few hundred strangers
+        could fill the memory."""
+        if scope["path"].startswith(RUNNER_PATH) and await self._is_runner(Request(scope)):
+            return RUNNER_BODY_BYTES
+        return MAX_BYTES + FORM_BYTES
+
+
+async def _read_body(scope: Message, receive: Receive, limit: int) -> bytes | None:
     """The whole body; None if the client has gone. Raises TooLarge as soon as it is known."""
-    limit = RUNNER_BODY_BYTES if scope["path"].startswith(RUNNER_PATH) else MAX_BYTES + FORM_BYTES
     announced = dict(scope["headers"]).get(b"content-length", b"0")
-    _check_size(int(announced) if announced.isdigit() else 0, limit)
+    _check_size(int(announced[:20]) if announced.isdigit() else 0, limit)
     chunks, size = [], 0
     while True:
         message = await receive()
@@ -76,7 +87,7 @@ async def _read_body(scope: Message, receive: Receive) -> bytes | None:
 
 def _check_size(size: int, limit: int) -> None:
     if size > limit:
-        raise TooLarge(f"a request of {size:,} bytes; at most {MAX_BYTES:,} are taken for a submission")
+        raise TooLarge(f"a request of {size:,} bytes or more; {limit:,} are taken, {MAX_BYTES:,} of them a submission's")
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -101,7 +112,7 @@ def _with_headers(send: Send) -> Send:
 
 
 async def _refuse(send: Send, error: LeaderboardError) -> None:
-    body = json.dumps({"detail": str(error)}).encode()
+    body = json.dumps({"detail": error.told}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": error.status_code, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -8,7 +8,9 @@ from fastapi.responses import RedirectResponse
 
 from leaderboard.accounts import exchange, identify
 from leaderboard.api.auth import COOKIE
+from leaderboard.errors import Forbidden
 from leaderboard.store.database import Store
+from leaderboard.web.csrf import FIELD, NOT_OURS, is_ours
 from leaderboard.web.login import safe_goal
 
 LIFETIME = timedelta(days=30)
@@ -25,7 +27,9 @@ def router(store: Store) -> APIRouter:
     ) -> RedirectResponse:
         with store.reading() as session:
             known = identify(session, token.strip())
-        return _logged_in(request, token.strip(), safe_goal(goal)) if known else RedirectResponse(FAILED, status_code=303)
+        if known is None or known.role == "runner":
+            return RedirectResponse(FAILED, status_code=303)
+        return _logged_in(request, token.strip(), safe_goal(goal))
 
     @routes.get("/login/{ticket}")
     def login_by_link(request: Request, ticket: str) -> RedirectResponse:
@@ -34,7 +38,9 @@ def router(store: Store) -> APIRouter:
         return _logged_in(request, token, "/") if token else RedirectResponse(FAILED, status_code=303)
 
     @routes.post("/logout")
-    def logout() -> RedirectResponse:
+    def logout(request: Request, proof: Annotated[str, Form(alias=FIELD)] = "") -> RedirectResponse:
+        if not is_ours(request, proof):
+            raise Forbidden(NOT_OURS)
         answer = RedirectResponse("/", status_code=303)
         answer.delete_cookie(COOKIE)
         return answer

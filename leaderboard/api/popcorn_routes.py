@@ -105,15 +105,15 @@ def _waiting(routes: APIRouter, store: Store, waiters: events.Waiters, settings:
 
     @routes.get("/user/submissions/{number}/events")
     async def follow(number: Number, user: User) -> StreamingResponse:
-        waiters.check(user)
-        await run_in_threadpool(_must_be_theirs, store, number, user)
-        return events.answer(waiters.follow(user, events.frames_of(store, number)))
+        with waiters.seat(user) as seat:
+            await run_in_threadpool(_must_be_theirs, store, number, user)
+            return events.EventAnswer(events.frames_of(store, number), seat)
 
     @routes.post("/{board}/{gpu}/{mode}")
     async def submit_and_follow(board: str, gpu: str, mode: str, file: UploadFile, user: User) -> StreamingResponse:
-        waiters.check(user)
-        accepted = await run_in_threadpool(accept, user, board, gpu, mode, file.filename, await file.read())
-        return events.answer(waiters.follow(user, events.frames_of(store, accepted.details.id)))
+        with waiters.seat(user) as seat:
+            accepted = await run_in_threadpool(accept, user, board, gpu, mode, file.filename, await file.read())
+            return events.EventAnswer(events.frames_of(store, accepted.details.id), seat)
 
 
 def _board(found: Leaderboard | None, name: str | None) -> Leaderboard:

@@ -14,7 +14,7 @@ from harness.result import Device, Result, result_from_json
 from leaderboard import jobs
 from leaderboard.accounts import Identity
 from leaderboard.api.auth import runner_of
-from leaderboard.api.parameters import Number, RunnerNumber
+from leaderboard.api.parameters import LARGEST_NUMBER, Number, RunnerNumber
 from leaderboard.errors import BadRequest, NotFound
 from leaderboard.settings import Settings
 from leaderboard.stages import stages
@@ -24,6 +24,8 @@ from popcorn.http_models import SystemInfo, WireError, read, to_json
 
 RunnerUser = Annotated[Identity, Depends(runner_of)]
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
+Word = Annotated[str, Field(max_length=32)]
+Count = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]
 
 
 class Body(BaseModel):
@@ -47,33 +49,49 @@ class Claim(Body):
     runner_id: RunnerNumber
 
 
-class Heartbeat(Body):
+class Held(Body):
+    """Of a job that the runner holds."""
+
+    lease: str
+
+    def hold(self, user: Identity) -> jobs.Hold:
+        """The lease, and whose it must be."""
+        return jobs.Hold(self.lease, user.user_id)
+
+
+class Progress(Body):
+    """Where an evaluation is."""
+
+    mode: Word
+    secret: bool
+    case: Count
+    cases: Count
+    phase: Word
+    passed: Count
+
+
+class Heartbeat(Held):
     """A job goes on."""
 
-    lease: str
-    progress: dict[str, Any] | None = None
+    progress: Progress | None = None
 
 
-class FoundRun(Body):
+class FoundRun(Held):
     """What one stage found."""
 
-    lease: str
     secret: bool
     result: dict[str, Any]  # Result v1
 
 
-class Finish(Body):
+class Finish(Held):
     """A job has ended."""
 
-    lease: str
     outcome: str
     error: str = ""
 
 
-class Release(Body):
+class Release(Held):
     """A job is given back."""
-
-    lease: str
 
 
 def router(store: Store, settings: Settings) -> APIRouter:
@@ -113,25 +131,26 @@ def _work(routes: APIRouter, store: Store, settings: Settings) -> None:
 def _reports(routes: APIRouter, store: Store, settings: Settings) -> None:
     @routes.post("/jobs/{number}/heartbeat")
     def heartbeat(number: Number, body: Heartbeat, user: RunnerUser) -> dict[str, str]:
+        progress = body.progress.model_dump() if body.progress else None
         with store.writing() as session:
-            jobs.heartbeat(session, number, body.lease, settings.lease_s, body.progress)
+            jobs.heartbeat(session, number, body.hold(user), settings.lease_s, progress)
         return {"status": "ok"}
 
     @routes.post("/jobs/{number}/runs")
     def add_run(number: Number, body: FoundRun, user: RunnerUser) -> dict[str, int]:
         result = _result(body.result)
         with store.writing() as session:
-            return {"run_id": jobs.add_run(session, number, body.lease, body.secret, result)}
+            return {"run_id": jobs.add_run(session, number, body.hold(user), body.secret, result)}
 
     @routes.post("/jobs/{number}/finish")
     def finish(number: Number, body: Finish, user: RunnerUser) -> dict[str, str]:
         with store.writing() as session:
-            return {"status": jobs.finish(session, number, body.lease, body.outcome, body.error)}
+            return {"status": jobs.finish(session, number, body.hold(user), body.outcome, body.error)}
 
     @routes.post("/jobs/{number}/release")
     def release(number: Number, body: Release, user: RunnerUser) -> dict[str, str]:
         with store.writing() as session:
-            jobs.release(session, number, body.lease)
+            jobs.release(session, number, body.hold(user))
         return {"status": "pending"}
 
 

@@ -62,7 +62,7 @@ def detail(session: Session, number: int, viewer: Identity) -> wire.SubmissionDe
         leaderboard_id=found.leaderboard_id,
         leaderboard_name=row.leaderboard,
         file_name=row.file_name,
-        user_id=found.user_id,
+        user_id=str(found.user_id),  # clients read a string
         submission_time=row.submitted_at.isoformat(),
         done=row.done,
         code=found.code,
@@ -137,7 +137,7 @@ def final_event(session: Session, number: int) -> tuple[str, dict[str, Any]]:
     """How a submission ended: `result` if it was evaluated, whatever the verdict, else `error`. For its author."""
     kept = session.get_one(Submission, number)
     runs = _results(session, kept)
-    if kept.job.status in ("timed_out", "hacked") or not runs or any(result.state is State.INTERRUPTED for _, result in runs):
+    if not _is_verdict(kept.job.status, runs):
         event = wire.ErrorEvent("error", kept.job.error)
         return "error", {key: value for key, value in wire.to_json(event).items() if value is not None}
     found = submission(session, number, Identity(kept.user_id, kept.user.name, "user"))
@@ -145,6 +145,14 @@ def final_event(session: Session, number: int) -> tuple[str, dict[str, Any]]:
     groups = [_full_result(runs, secret) for secret in (False, True) if any(link.secret is secret for link, _ in runs)]
     reports = tuple(run.report for run in _last_attempt(found))
     return "result", wire.to_json(wire.ResultEvent("success", tuple(groups), reports))
+
+
+def _is_verdict(status: str, runs: Sequence[tuple[SubmissionRun, Result]]) -> bool:
+    """Whether a job ended because its evaluation did: passed, or with a run that did not. Else it was cancelled, timed out, or
+    broke off, and the runs that passed until then are no result."""
+    if any(result.state is State.INTERRUPTED for _, result in runs):
+        return False
+    return status == "succeeded" or (status == "failed" and any(not link.passed for link, _ in runs))
 
 
 def _results(session: Session, kept: Submission) -> list[tuple[SubmissionRun, Result]]:

@@ -52,8 +52,8 @@ def submissions(
     return [_row(found) for found in session.execute(query.order_by(Submission.id.desc()).limit(limit))]
 
 
-def submission(session: Session, number: int, viewer: Identity | None) -> SubmissionDetail | None:
-    """A submission as `viewer` may see it; None if there is none."""
+def submission(session: Session, number: int, viewer: Identity | None, with_runs: bool = True) -> SubmissionDetail | None:
+    """A submission as `viewer` may see it; None if there is none. Its runs are most of the work: not every page shows them."""
     found = session.execute(_rows().where(Submission.id == number)).first()
     if found is None:
         return None
@@ -63,7 +63,7 @@ def submission(session: Session, number: int, viewer: Identity | None) -> Submis
     return SubmissionDetail(
         row=_row(found),
         job=job if full else replace(job, error=headline_of(job.error)),
-        runs=_runs(session, kept, viewer),
+        runs=_runs(session, kept, viewer) if with_runs else (),
         code=code(session, number, viewer),
         size_bytes=session.scalar(size) or 0,
         leaderboard_id=kept.leaderboard_id,

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.result import Result, State, result_from_json, result_to_json
-from leaderboard.errors import Conflict, LeaderboardError, NotFound, ServerAway
+from leaderboard.errors import BadRequest, Conflict, LeaderboardError, NotFound, ServerAway
 from leaderboard.problems import PackedProblem
 from leaderboard.runner.executor import Evaluation, EvaluationDied, Executor
 from leaderboard.runner.request import EvaluationRequest
 from leaderboard.runner.server import Server
 from leaderboard.stages import Stage
+from popcorn.text import printable
 
 log = logging.getLogger("leaderboard.runner")
 HEARTBEAT_S = 5.0  # at most; several fit into a lease
@@ -93,7 +94,7 @@ class Runner:
         if outcome == "released":
             self._report(job, "release")
             return
-        status = self._report(job, "finish", outcome=outcome, error=error)["status"]
+        status = self._report(job, "finish", outcome=outcome, error=printable(error))["status"]
         log.info("job %d: %s", job["job_id"], status)
 
     def _report(self, job: dict[str, Any], what: str, **fields: Any) -> Any:
@@ -120,17 +121,23 @@ class JobWatch:
 
     def follow(self, evaluation: Evaluation) -> tuple[str, str]:
         """How it ended: (done, failed, timed_out or released, why). Raises Conflict if the job is no longer ours."""
+        try:
+            return self._follow(evaluation)
+        except BadRequest as refusal:  # sending it again would not help
+            return "failed", f"the server refused a report: {refusal}"
+
+    def _follow(self, evaluation: Evaluation) -> tuple[str, str]:
         error = ""
         while not self._stopping.is_set():
             try:
                 event = evaluation.next(timeout_s=IDLE_S)
             except EvaluationDied as death:
                 self._keep_partial()
-                return "failed", str(death)
+                return "failed", self._tellable(str(death))
             if event and event["kind"] == "done":
                 return ("failed", error) if error else ("done", "")
             if event and event["kind"] == "failed":
-                error = event["error"]
+                error = self._tellable(event["error"])
             elif event:
                 self._take(event)
             if time.monotonic() > self._watch.until:
@@ -150,6 +157,13 @@ class JobWatch:
         elif event["kind"] == "result":
             watch.partial = None
             self._send(event["result"], event["secret"])
+
+    def _tellable(self, error: str) -> str:
+        """What the author may learn of a fault: words of a secret run may quote its inputs."""
+        if self._watch.stage is None or not self._watch.stage.secret:
+            return error
+        log.warning("job %d, secret run: %s", self._job["job_id"], error)
+        return "the evaluation broke off in the secret run; the runner's log says why"
 
     def _heartbeat_if_due(self) -> None:
         if time.monotonic() - self._told_at < self._interval_s:

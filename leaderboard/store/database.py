@@ -10,11 +10,11 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session, sessionmaker
 
 from harness.history import APPLICATION_ID, BUSY_TIMEOUT_S
-from leaderboard.errors import StoreError
+from leaderboard.errors import BadRequest, StoreError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 POOL: dict[str, Any] = {"pool_size": 10, "max_overflow": 30}  # more than the threads that answer requests
@@ -59,6 +59,8 @@ class Store:
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except (DataError, UnicodeEncodeError) as error:  # PostgreSQL: a text with NUL in it; SQLite: half a surrogate pair
+            raise BadRequest("the store cannot keep this text or number; send printable text and numbers that fit") from error
         except DBAPIError as error:
             shown = self.url.render_as_string(hide_password=True)
             raise StoreError(f"{shown}: {str(error.orig).splitlines()[0]}; --database URL names another") from error

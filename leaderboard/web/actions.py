@@ -11,7 +11,7 @@ from leaderboard.accounts import Identity
 from leaderboard.errors import Forbidden, NotFound, NotLoggedIn
 from leaderboard.store.database import Store
 from leaderboard.web import links
-from leaderboard.web.csrf import FIELD, is_ours
+from leaderboard.web.csrf import FIELD, NOT_OURS, is_ours
 
 Act = Callable[[Session, int, Identity], None]
 ACTIONS: Mapping[str, Act] = MappingProxyType({"cancel": submissions.cancel, "delete": submissions.delete})
@@ -27,7 +27,7 @@ def perform(
     if viewer is None:
         raise NotLoggedIn("sign in first")
     if not is_ours(request, fields.get(FIELD, "")):
-        raise Forbidden("this form was not sent from a page of this server, or you have signed in anew; reload the page")
+        raise Forbidden(NOT_OURS)
     with store.writing() as session:
         act(session, number, viewer)
     return links.user(viewer.name) if action == "delete" else links.submission(number)

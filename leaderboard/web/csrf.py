@@ -12,6 +12,7 @@ from fastapi import Request
 
 COOKIE = "kernelproof"
 FIELD = "csrf"
+NOT_OURS = "this form was not sent from a page of this server, or you have signed in anew; reload the page"
 MOST_BYTES = 4096  # of a form: a token and a path
 
 

@@ -199,7 +199,7 @@ def _detail(session: Session, viewer: Identity | None, number: str) -> Submissio
 
 def _with_code(session: Session, viewer: Identity | None, number: str) -> SubmissionDetail:
     """A submission whose code the viewer may see. Raises NotFound, also where there is none: the two are not told apart."""
-    detail = queries.submission(session, _number(number), viewer)
+    detail = queries.submission(session, _number(number), viewer, with_runs=False)
     return _found(detail if detail and detail.code is not None else None, f"submission {number} of yours")
 
 

@@ -58,7 +58,7 @@ class Claimed:
     """A job that a runner holds."""
 
     job_id: int
-    lease: str
+    hold: jobs.Hold
     submission_id: int
     mode: str
     code: str
@@ -67,24 +67,25 @@ class Claimed:
 def claim(store: Store, runner_id: int, lease_s: float = 60.0) -> Claimed | None:
     """The next job, or None."""
     with store.writing() as session:
-        job = jobs.claim(session, jobs.find_runner(session, runner_id, make_user(session, "lab").id), lease_s)
+        runner = jobs.find_runner(session, runner_id, make_user(session, "lab").id)
+        job = jobs.claim(session, runner, lease_s)
         if job is None:
             return None
         kept = job.submission
         assert job.lease is not None
-        return Claimed(job.id, job.lease, kept.id, kept.mode, kept.code.content.decode())
+        return Claimed(job.id, jobs.Hold(job.lease, runner.user_id), kept.id, kept.mode, kept.code.content.decode())
 
 
 def report(store: Store, held: Claimed, stage: Stage, result: Result) -> None:
     """What one stage found."""
     with store.writing() as session:
-        jobs.add_run(session, held.job_id, held.lease, stage.secret, result)
+        jobs.add_run(session, held.job_id, held.hold, stage.secret, result)
 
 
 def finish(store: Store, held: Claimed, outcome: str = "done", error: str = "") -> str:
     """The final status."""
     with store.writing() as session:
-        return jobs.finish(session, held.job_id, held.lease, outcome, error)
+        return jobs.finish(session, held.job_id, held.hold, outcome, error)
 
 
 def evaluate(store: Store, held: Claimed, score_ns: float = 1000.0, fails: Stage | None = None) -> str:

@@ -3,9 +3,11 @@
 import contextlib
 import socket
 import threading
+import time
 from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -15,7 +17,7 @@ from sqlalchemy import select
 
 from leaderboard import submissions
 from leaderboard.api.guard import RUNNER_BODY_BYTES
-from leaderboard.errors import BadRequest, Closed, Conflict, LimitReached, NotFound
+from leaderboard.errors import BadRequest, Closed, Conflict, LimitReached, NotFound, StoreError
 from leaderboard.settings import Settings
 from leaderboard.store.columns import utc_now
 from leaderboard.store.models import Audit, Code, Leaderboard, Run, Submission, Token
@@ -100,7 +102,7 @@ def test_bodies_that_are_no_upload(site, path, how):
 
 BAD_NAMES = [
     "../../etc/passwd.py", "..\\evil.py", "/abs.py", "a/b.py", "nul\0.py", "line\nbreak.py", "tab\t.py", "x" * 300 + ".py",
-    ".py", "", "noext", "a.cu", "a.py.exe",
+    ".py", "", "noext", "a.cu", "a.py.exe", "é" * 127 + ".py", "txt.\u202eyp.py", "\x9bc1.py", "two\u2028lines.py",
 ]  # fmt: skip
 
 
@@ -111,6 +113,14 @@ def test_file_names_that_are_none(store, name):
         board = session.scalars(select(Leaderboard)).one()
         with pytest.raises(BadRequest):
             submissions.accept(session, ada, board, offer, Settings())
+
+
+@pytest.mark.parametrize("name", ["a.py", "x" * 252 + ".py", "é" * 126 + ".py", "-c.py", "$(reboot) `id`;.py", "日本.py"])
+def test_file_names_that_are_odd_and_honest(store, name):
+    ada, offer = person(store, "ada"), submissions.Offer("CPU", "test", name, b"x = 1")
+    with store.writing() as session:
+        board = session.scalars(select(Leaderboard)).one()
+        assert submissions.accept(session, ada, board, offer, Settings()).file_name == name
 
 
 def test_html_in_a_name_comes_back_as_text(site):
@@ -148,7 +158,7 @@ def test_forged_numbers(site):
     site.upload(mine, "test")
     for number in ("1", "0", "-1", "99999999999999999999999", "1e3", "abc", "%00", "1;DROP TABLE jobs", "1/../2"):
         for call in (other.get, other.delete):
-            assert call(f"/user/submissions/{number}").status_code in (404, 405, 422), number
+            assert call(f"/user/submissions/{number}").status_code in (400, 404, 405, 422), number
     assert other.post("/user/submissions/1/cancel").status_code == 404
     assert other.get("/user/submissions/1/events").status_code == 404
     assert mine.get("/user/submissions/1").json()["job"]["status"] == "pending"
@@ -283,6 +293,86 @@ class TestLimits:
         assert "1 of your submissions wait or run, and 1 may" in answer.json()["detail"]
         answer = client.get("/user/submissions/1/events")
         assert (answer.status_code, "already wait for results" in answer.json()["detail"]) == (429, True)
+
+
+class TestEventFloods:
+    """Places for event connections are taken at once, and given back however a connection ends."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        return Settings(max_waiting_clients=2)
+
+    def test_a_burst_gets_no_more_than_its_places(self, site):
+        client, headers, codes = site.client("ada"), {}, []
+        assert site.upload(client, "test").status_code == 202
+        headers, release = dict(client.headers), threading.Event()
+
+        def listen() -> None:
+            with httpx.stream("GET", f"{site.url}/user/submissions/1/events", headers=headers, timeout=60) as answer:
+                codes.append(answer.status_code)
+                release.wait(60)
+
+        threads = [threading.Thread(target=listen) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(codes) == 12)
+        release.set()
+        for thread in threads:
+            thread.join()
+        assert sorted(codes) == [200] * 2 + [429] * 10
+        until(lambda: self._status(site, headers) == 200)
+
+    def test_what_is_refused_takes_no_place(self, site):
+        client = site.client("ada")
+        for _ in range(5):
+            assert client.get("/user/submissions/7/events").status_code == 404
+            assert client.post("/doubling/CPU/none", files={"file": ("submission.py", b"x = 1")}).status_code == 400
+        assert site.upload(client, "test").status_code == 202
+        assert self._status(site, dict(client.headers)) == 200
+
+    @staticmethod
+    def _status(site, headers) -> int:
+        with httpx.stream("GET", f"{site.url}/user/submissions/1/events", headers=headers, timeout=60) as answer:
+            return answer.status_code
+
+
+def until(condition) -> None:
+    give_up = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def test_limits_hold_for_calls_at_the_same_time(any_store):
+    ada, found = person(any_store, "ada"), []
+
+    def call() -> None:
+        try:
+            found.append(submit(any_store, ada, mode="test", settings=Settings(max_unfinished=3)))
+        except LimitReached:
+            found.append(0)
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(number > 0 for number in found) == 3
+
+
+def test_where_the_database_lies_is_not_told(site, monkeypatch):
+    def broken(*_: object) -> None:
+        raise StoreError(f"{site.store.url}: disk I/O error")
+
+    monkeypatch.setattr("leaderboard.api.popcorn_routes.gpus_of", broken)
+    answer = site.client().get("/gpus/doubling")
+    assert (answer.status_code, "try again later" in answer.json()["detail"]) == (503, True)
+    assert "sqlite" not in answer.text
+
+
+@pytest.mark.parametrize("address", ["/users/%00", "/board/a%00b", "/users/ada?user=%00", "/gpus/%00"])
+def test_an_address_with_a_nul(site, address):
+    assert site.client().get(address).status_code == 404
 
 
 def test_the_deadline_and_the_stop(site):

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from leaderboard.accounts import enrol, exchange, identify, make_token, make_user, revoke
-from leaderboard.errors import BadRequest, NotFound
+from leaderboard.accounts import enrol, exchange, identify, make_ticket, make_token, make_user, revoke, token_digest
+from leaderboard.errors import BadRequest, LimitReached, NotFound
 from leaderboard.store.models import Token, User
 
 CLIENT_ID = "0123456789abcdef-client"
@@ -37,7 +37,7 @@ def test_tokens_end(store):
 
 def test_a_ticket_is_good_once(store):
     with store.writing() as session:
-        ticket = make_token(session, "root", "admin", timedelta(minutes=1))
+        ticket = make_ticket(session, "root", "admin", timedelta(minutes=1))
         token = exchange(session, ticket, timedelta(days=1))
     assert token is not None
     with store.writing() as session:
@@ -48,9 +48,42 @@ def test_a_ticket_is_good_once(store):
     assert (who.name, who.is_admin) == ("root", True)
 
 
+def test_a_token_is_no_ticket(store):
+    """Else one that is good for a day could be exchanged for one that is good for a month, again and again."""
+    with store.writing() as session:
+        token = make_token(session, "ada", lifetime=timedelta(days=1))
+        assert exchange(session, token, timedelta(days=30)) is None
+        assert identify(session, token) is not None
+
+
+def test_nobody_enrols_as_somebody_else(any_store):
+    """Names are public: who finds an id whose digest begins as the name of another user gets an account of nobody."""
+    with any_store.writing() as session:
+        make_token(session, f"user-{token_digest(CLIENT_ID)[:12]}")
+    with pytest.raises(NotFound), any_store.writing() as session:
+        enrol(session, CLIENT_ID, 100)
+    with any_store.reading() as session:
+        assert identify(session, CLIENT_ID) is None
+
+
+def test_so_many_new_users_an_hour(store):
+    """Limits are a user's: without one on users they would be none."""
+    with store.writing() as session:
+        for number in range(3):
+            enrol(session, f"{CLIENT_ID}{number}", 3)
+    said = "3 new users in the last hour, and 3 are taken"
+    with pytest.raises(LimitReached, match=said) as caught, store.writing() as session:
+        enrol(session, f"{CLIENT_ID}3", 3)
+    assert 3500 < caught.value.retry_after_s <= 3600
+    with store.writing() as session:
+        assert enrol(session, f"{CLIENT_ID}0", 3).role == "user"
+        with pytest.raises(LimitReached):
+            enrol(session, f"{CLIENT_ID}4", 0)
+
+
 def test_a_client_id_enrols_once(any_store):
     with any_store.writing() as session:
-        first, again = enrol(session, CLIENT_ID), enrol(session, CLIENT_ID)
+        first, again = enrol(session, CLIENT_ID, 1), enrol(session, CLIENT_ID, 1)
     assert first == again
     assert first.role == "user"
     assert CLIENT_ID[:8] not in first.name
@@ -60,9 +93,9 @@ def test_a_client_id_enrols_once(any_store):
 
 def test_a_revoked_client_id_does_not_come_back(any_store):
     with any_store.writing() as session:
-        revoke(session, enrol(session, CLIENT_ID).name)
+        revoke(session, enrol(session, CLIENT_ID, 2).name)
     with pytest.raises(NotFound, match="register again"), any_store.writing() as session:
-        enrol(session, CLIENT_ID)
+        enrol(session, CLIENT_ID, 2)
 
 
 @pytest.mark.parametrize("name", ["", " ada", "a" * 64, "<b>", "a/b", "a\n", "ä", "."])

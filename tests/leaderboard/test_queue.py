@@ -152,7 +152,7 @@ def test_a_heartbeat_keeps_the_job(store):
     expire(store, taken)
     progress = {"mode": "test", "case": 1, "cases": 1, "phase": "checking"}
     with store.writing() as session:
-        jobs.heartbeat(session, taken.job_id, taken.lease, 60.0, progress)
+        jobs.heartbeat(session, taken.job_id, taken.hold, 60.0, progress)
     assert reap(store) == []
     with store.reading() as session:
         assert [row.job.progress for row in queries.queue(session)] == [progress]
@@ -163,7 +163,7 @@ def test_a_released_job_is_not_held_against_it(store):
     for _ in range(5):
         taken = held(store)
         with store.writing() as session:
-            jobs.release(session, taken.job_id, taken.lease)
+            jobs.release(session, taken.job_id, taken.hold)
     assert evaluate(store, held(store)) == "succeeded"
 
 

@@ -97,6 +97,62 @@ def test_every_ending(site, act, status, said):
         assert said in ended(site, number, status).error
 
 
+@dataclass
+class Script:
+    """An executor whose evaluations say what stands here, then die."""
+
+    events: list[dict[str, Any]]
+    last_words: str = "they had exit code 1"
+
+    def describe(self) -> dict[str, Any]:
+        return DESCRIPTION
+
+    def free(self):
+        return nullcontext()
+
+    def start(self, request: Any) -> "Script":
+        return Script(list(self.events), self.last_words)
+
+    def next(self, timeout_s: float) -> dict[str, Any]:
+        if not self.events:
+            raise EvaluationDied(self.last_words)
+        return self.events.pop(0)
+
+    def close(self) -> None:
+        pass
+
+
+SECRET_STAGE = {"kind": "stage", "mode": "test", "secret": True, "limit_s": 60.0}
+
+
+@pytest.mark.parametrize("events", [[], [{"kind": "failed", "error": "inputs 0.6281"}, {"kind": "done"}]])
+def test_what_a_secret_run_dies_of_is_not_told(site, events):
+    number = submit(site.store, person(site.store, "ada"))
+    with working(site, Script([SECRET_STAGE, *events], "printed inputs 0.6281")):
+        error = ended(site, number, "failed").error
+    assert "broke off in the secret run" in error
+    assert "0.6281" not in error
+
+
+@pytest.mark.parametrize(
+    "result", [{"not": "a result"}, {"text": "half a pair: \ud800"}, {"number": float("nan")}, {"huge": "x" * (33 << 20)}]
+)
+def test_a_report_that_the_server_refuses_ends_the_job_and_not_the_runner(site, result):
+    ada, events = person(site.store, "ada"), [{"kind": "stage", "mode": "test", "secret": False, "limit_s": 60.0}]
+    events.append({"kind": "result", "secret": False, "result": result})
+    with working(site, Script(events)) as worker:
+        for _ in range(2):
+            assert "the server refused a report" in ended(site, submit(site.store, ada, mode="test"), "failed").error
+    assert worker.fault == []
+
+
+def test_last_words_that_no_database_takes(site):
+    number = submit(site.store, person(site.store, "ada"), mode="test")
+    with working(site, Script([], "\0 \ud800 \x1b[2J")) as worker:
+        assert "\\x00 \\ud800 \\x1b[2J" in ended(site, number, "failed").error
+    assert worker.fault == []
+
+
 def test_a_stage_that_takes_too_long(site, monkeypatch):
     monkeypatch.setattr(loop, "GRACE_S", -59.9)  # the stub announces 60 s
     ada = person(site.store, "ada")

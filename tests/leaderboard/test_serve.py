@@ -12,9 +12,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from people import DOUBLING
+from people import DOUBLING, job_of, person, submit
 
+from leaderboard import jobs
 from leaderboard.__main__ import main
+from leaderboard.accounts import make_user
+from leaderboard.embedded import EmbeddedRunner
+from leaderboard.store.models import Runner
+from scripts.stub_evaluation import DEVICE
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300.0
@@ -87,19 +92,35 @@ def test_a_server_that_is_told_to_end_ends(tmp_path):
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "leaderboard", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
+def test_administration_by_hand(tmp_path, capsys):
+    def run(*arguments: str) -> str:
+        assert main([*arguments, "--database", f"sqlite:///{tmp_path / 's.sqlite'}"]) == 0
+        return capsys.readouterr().out
+
+    assert re.fullmatch(r"kp_\S{43}\n", run("tokens", "create", "ada", "--role", "admin"))
+    assert "ada                      admin    made " in run("tokens", "list")
+    assert run("boards", "create", str(DOUBLING)) == "doubling\n"
+    run("record", str(ROOT / "tests" / "support" / "results" / "h200-official-robust.json"))
 
 
-def test_administration_by_hand(tmp_path):
-    database = ("--database", f"sqlite:///{tmp_path / 's.sqlite'}")
-    token = run("tokens", "create", "ada", "--role", "admin", *database)
-    assert re.fullmatch(r"kp_\S{43}\n", token.stdout), token.stderr
-    assert "ada                      admin    made " in run("tokens", "list", *database).stdout
-    assert run("boards", "create", str(DOUBLING), *database).stdout == "doubling\n"
-    result = ROOT / "tests" / "support" / "results" / "h200-official-robust.json"
-    assert run("record", str(result), *database).returncode == 0
+def test_servers_that_share_a_database_leave_each_others_runners_alone(store):
+    """Each has tokens and jobs of its own; the next server at the same address takes over both."""
+    first, second, again = (EmbeddedRunner(store, f"http://127.0.0.1:{port}") for port in (8000, 8001, 8000))
+    with store.writing() as session:
+        lab = jobs.register(session, "a", "CPU", DEVICE, {}, make_user(session, first._user).id).id
+    submit(store, person(store, "ada"), mode="test")
+    with store.writing() as session:
+        assert jobs.claim(session, session.get_one(Runner, lab), 60.0) is not None
+    second._give_back_jobs()
+    assert job_of(store, 1).status == "running"
+    again._give_back_jobs()
+    assert job_of(store, 1).status == "pending"
+
+
+def test_the_server_needs_no_torch():
+    """A server for GPU machines elsewhere starts quickly, on a machine that has none."""
+    tried = "import sys; sys.modules['torch'] = None; import leaderboard.serve, leaderboard.administer"
+    subprocess.run([sys.executable, "-c", tried], cwd=ROOT, check=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(

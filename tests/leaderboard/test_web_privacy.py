@@ -8,7 +8,7 @@ from web_site import ADA, ADMIN, BEST, GRACE, OF_GRACE, RUNNING, WAITING, WRONG,
 
 from leaderboard.accounts import Identity, make_token, make_user
 from leaderboard.boards import BoardPlan, put_board, read_plans
-from leaderboard.jobs import add_run, claim, finish
+from leaderboard.jobs import Hold, add_run, claim, finish
 from leaderboard.settings import Settings
 from leaderboard.store.models import Submission
 from leaderboard.submissions import Offer, accept, mark_hacked
@@ -107,6 +107,13 @@ def test_an_action_needs_the_readers_own_form(site):
     assert "cancelled by demo-ada" in site.get(f"/submission/{WAITING}").text
 
 
+def test_signing_out_needs_a_form_of_ours(site):
+    assert site.post("/logout", ADA).status_code == 403
+    assert site.post("/logout", ADA, csrf=site.form_token(GRACE)).status_code == 403
+    answer = site.post("/logout", ADA, csrf=site.form_token(ADA))
+    assert (answer.status_code, "kernelproof=" in answer.headers["Set-Cookie"]) == (303, True)
+
+
 def test_nobody_acts_on_what_is_not_theirs(site):
     for action in ("cancel", "delete"):
         assert site.post(f"/submission/{RUNNING}/{action}", ADA, csrf=site.form_token(ADA)).status_code == 404
@@ -154,14 +161,16 @@ def hostile_site(tmp_path_factory):
         board = put_board(session, BoardPlan("b", plan.problem, task), "root")
         runner = add_runner(session, "node", "G")
         code = f"# {EVIL}\nx = {EVIL!r}\n".encode()
+        name = "".join(sign for sign in EVIL if sign.isprintable() and sign != "/")
         for mode in ("test", "leaderboard"):
-            kept = accept(session, eve, board, Offer("G", mode, f"{EVIL.replace('/', '')}.py", code), Settings())
+            kept = accept(session, eve, board, Offer("G", mode, f"{name}.py", code), Settings())
             job = claim(session, runner, 60)
             shown = hostile()
             file = replace(shown.submission, name=kept.file_name, sha256=kept.code_sha256)
             result = replace(shown, mode="test", submission=file)
-            add_run(session, job.id, job.lease, False, result)
-            finish(session, job.id, job.lease, "failed", EVIL)
+            hold = Hold(job.lease, runner.user_id)
+            add_run(session, job.id, hold, False, result)
+            finish(session, job.id, hold, "failed", EVIL)
         mark_hacked(session, kept.id, EVIL, root)
     return site, token
 

@@ -7,12 +7,13 @@ import time
 from urllib.parse import urlsplit
 
 import pytest
-from people import CODE, LiveSite, claim, evaluate, finish, runner
+from people import CODE, LiveSite, claim, evaluate, finish, report, runner
 
 from leaderboard import queries
 from leaderboard.stages import Stage
 from popcorn.http_models import Accepted, SubmissionDetail, SubmissionSummary, read
 from popcorn.sse import SseParser
+from scripts.stub_evaluation import stub_result
 
 CLIENT_ID = "11111111-2222-4333-8444-555555555555"  # what /auth/init gives a client, which uses it at once
 
@@ -171,6 +172,33 @@ def test_a_result_event_has_every_field(site):
     assert secret["runs"]["leaderboard"]["run"]["result"] == {}
     assert result["reports"][0].startswith("✅ Testing successful\n")
     assert len(result["reports"]) == 6
+
+
+@pytest.mark.parametrize("ending", ["cancel", "failed"])
+def test_what_broke_off_after_a_run_that_passed_is_an_error_event(site, ending):
+    """`result` would say that all is well: what had passed until then is not the verdict."""
+    exchange(site, post("/submission/doubling/CPU/leaderboard"))
+    held = claim(site.store, runner(site.store))
+    assert held is not None
+    report(site.store, held, Stage("test"), stub_result(held.code, "test"))
+    if ending == "cancel":
+        json_of(exchange(site, call("POST", "/user/submissions/1/cancel")))
+    else:
+        finish(site.store, held, "failed", "the machine is on fire")
+    name, error = SseParser().feed(body_of(exchange(site, call("GET", "/user/submissions/1/events"))))[-1]
+    assert name == "error"
+    assert ("cancelled by" if ending == "cancel" else "on fire") in error["detail"]
+
+
+def test_events_are_ascii(site):
+    """The client decodes chunk by chunk: a character that two chunks share would be lost."""
+    exchange(site, post("/submission/doubling/CPU/test", b"# stub: wrong\n"))
+    held = claim(site.store, runner(site.store))
+    assert held is not None
+    evaluate(site.store, held)
+    frames = body_of(exchange(site, call("GET", "/user/submissions/1/events")))
+    assert frames.isascii()
+    assert b"\\u2705" in frames
 
 
 def test_a_run_that_cannot_be_evaluated_is_an_error_event(site):
