@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gfx950.__main__ import BAD_INPUT, CLEAN, FINDINGS, main
+from gfx950.cli import BAD_INPUT, CLEAN, FINDINGS, main
 from gfx950.run_command import DTYPES, parse_argument
 
 pytestmark = pytest.mark.usefixtures("toolchain")
+
+ROOT = Path(__file__).parents[2]
 
 GOOD = "#ifndef FACTOR\n#define FACTOR 2\n#endif\n__global__ void scale(int* p) { p[threadIdx.x] *= FACTOR; }\n"
 BAD = '__global__ void broken(int* p) {\n  int x;\n  asm volatile("v_mov_b32 %0, v77" : "=v"(x));\n  p[threadIdx.x] = x;\n}\n'
@@ -81,6 +83,44 @@ def test_only_files_are_looked_at_in_a_folder(folder, capsys):
     (folder / "really_a_folder.hip").mkdir()
     assert run("report", folder) == CLEAN
     assert capsys.readouterr().err == ""
+
+
+def test_a_source_that_another_includes_is_a_part_of_it(folder, capsys):
+    """Its errors alone are no errors: `python -m gfx950 report kernels/hip` compiles module.hip, which includes the rest."""
+    (folder / "parts").mkdir()
+    (folder / "parts" / "body.hip").write_text("NOT_ALONE { *out = FACTOR; }\n")
+    whole = '#define NOT_ALONE __global__ void whole(int* out)\n#define FACTOR 3\n#include "parts/body.hip"\n'
+    (folder / "whole.hip").write_text(whole)
+    assert run("report", folder) == CLEAN
+    printed = capsys.readouterr()
+    assert "whole.hip:" in printed.out
+    assert "body.hip" not in printed.err
+
+
+def test_sources_that_include_each_other_are_still_looked_at(tmp_path, capsys):
+    for name, other in ("ab", "ba"):
+        text = f'#ifndef {name}_hip\n#define {name}_hip\n#include "{other}.hip"\n__global__ void {name}() {{}}\n#endif\n'
+        (tmp_path / f"{name}.hip").write_text(text)
+    assert run("report", tmp_path) == CLEAN
+    assert "a.hip:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("folder_of_kernels", ["kernels/hip", "kernels/nvfp4_msa/hip", "kernels"])
+def test_the_kernels_of_this_project_are_reported_and_have_no_findings(folder_of_kernels, capsys):
+    assert run("report", ROOT / folder_of_kernels) == CLEAN
+    assert "no kernels" not in capsys.readouterr().out
+    assert run("check", ROOT / folder_of_kernels) == CLEAN
+
+
+@pytest.mark.parametrize("package", ["elftools", "msgpack", "ml_dtypes"])
+def test_a_package_that_is_not_installed_is_one_clear_line(package):
+    code = f"import sys, runpy; sys.modules[{package!r}] = None; sys.argv = ['gfx950', 'report', 'x']; "
+    code += "runpy.run_module('gfx950', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == BAD_INPUT
+    assert done.stderr.startswith(f"gfx950: {package}")
+    assert done.stderr.count("\n") == 1
+    assert "pip install -e '.[gfx950]'" in done.stderr
 
 
 def test_a_source_without_kernels_says_so(folder, capsys):
@@ -256,9 +296,8 @@ def test_no_toolchain_is_one_clear_line(folder, capsys, monkeypatch, tmp_path):
 def test_as_a_program_with_a_reader_that_leaves(folder):
     """`python -m gfx950 disasm ... | head -1` ends without a traceback."""
     command = f"{sys.executable} -m gfx950 disasm {folder / 'good.hip'} | head -1"
-    root = Path(__file__).parents[2]
     done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}
+        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert "<scale>:" in done.stdout
     assert "Traceback" not in done.stderr
