@@ -10,6 +10,7 @@ if __name__ == "__main__":
     except ModuleNotFoundError as missing:
         if (missing.name or "").split(".")[0] not in EXTRA:
             raise
-        print(f"error: python -m sweep needs {missing.name}; pip install 'kernelproof[sweep]'", file=sys.stderr)
+        install = f"{sys.executable} -m pip install -e '.[sweep]'"
+        print(f"error: python -m sweep needs {missing.name}; run `{install}`", file=sys.stderr)
         sys.exit(2)
     sys.exit(main(sys.argv[1:]))

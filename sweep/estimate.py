@@ -31,10 +31,10 @@ class Ranked:
 def estimate_all(setup: Setup, out: Callable[[str], None] = print) -> dict[Shape, list[Ranked]]:
     """Rank `preset.trials` settings of the HIP kernels for every shape; screened and wrong ones are left out.
 
-    Raises UsageError where LLVM's gfx950 tools or the backend's space are missing.
+    Raises UsageError where LLVM's gfx950 tools, the packages of the extra `gfx950` or the backend's space are missing.
     """
     if not toolchain_works():
-        raise UsageError("--estimate: LLVM's gfx950 tools are missing; run `make toolchain`")
+        raise UsageError("--estimate: gfx950 tools are missing; run `make toolchain`, `.venv/bin/pip install -e '.[gfx950]'`")
     out(LABEL)
     deadline, found = Deadline(setup.preset.minutes), {}
     for number, (target, space) in enumerate(zip(setup.targets, setup.spaces(), strict=True)):

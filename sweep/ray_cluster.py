@@ -92,7 +92,7 @@ def _ray(address: str | None) -> Any:
     try:
         import ray  # pyright: ignore[reportMissingImports]  # an extra
     except ImportError:
-        raise UsageError("--executor ray: Ray is not installed; pip install 'kernelproof[ray]'") from None
+        raise UsageError("--executor ray: Ray is not installed; run `.venv/bin/pip install -e '.[ray]'`") from None
     try:
         # The checkout lies at the same path on every node.
         environment = {"env_vars": {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}}

@@ -33,6 +33,7 @@ def toolchain_works() -> bool:
 
     try:
         find_tool("clang", "it compiles HIP for gfx950")
-    except Gfx950Error:
+        import gfx950.codeobject  # noqa: F401  its packages are an extra of their own
+    except (Gfx950Error, ModuleNotFoundError):
         return False
     return True

@@ -1,5 +1,8 @@
 """gfx950 settings without the card: what must not run is refused, what may run is ranked and called an estimate."""
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +15,7 @@ from sweep.config import load_config
 from sweep.screen import screen_for, toolchain_works
 from sweep.variant import Variant
 
+ROOT = Path(__file__).parents[2]
 needs_llvm = pytest.mark.skipif(not toolchain_works(), reason="LLVM's gfx950 tools are not installed")
 PLAIN = {"format": "fp8", "buffers": 2, "waves_per_simd": 3, "num_kv_splits": 4}
 
@@ -54,6 +58,15 @@ def test_other_backends_are_not_screened(root):
 def test_without_the_tools_nothing_is_refused(root, monkeypatch):
     monkeypatch.setattr("sweep.screen.toolchain_works", lambda: False)
     assert screen_for(hip_space(root))(Variant("hip", {"fp8_pv": True})) is None
+
+
+@pytest.mark.parametrize("package", ["elftools", "msgpack"])
+def test_a_sweep_without_the_packages_of_gfx950_does_without_the_screen(package):
+    """`make sweep` in a fresh clone: its environment has the extra `sweep` alone."""
+    code = f"import sys; sys.modules[{package!r}] = None; import sweep.cli; from sweep.screen import toolchain_works"
+    code += "; print(toolchain_works())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_without_the_tools_an_estimate_says_what_to_install(root, monkeypatch, capsys):
