@@ -106,6 +106,7 @@ def test_a_file_that_is_no_database(tmp_path):
 
 
 def test_a_password_is_not_shown():
+    pytest.importorskip("psycopg", reason="the extra `postgres`")
     store = Store("postgresql://user:hunter2@127.0.0.1:1/nothing")
     with pytest.raises(StoreError) as caught, store.reading() as session:
         session.scalar(text("SELECT 1"))
