@@ -102,7 +102,8 @@ def _wide_interval(case: CaseResult) -> str | None:
     if width <= MAX_RELATIVE_CI:
         return None
     more = (width / MAX_RELATIVE_CI) ** 2  # the width shrinks with the root of the number of samples
-    remedy = f"raise --budget-s about {more:.0f} times, or quiet the machine" if more < 100 else "quiet the machine"
+    factor = f"{more:.1f}" if more < 10 else f"{more:.0f}"
+    remedy = f"raise --budget-s about {factor} times, or quiet the machine" if more < 100 else "quiet the machine"
     found = f"the interval is {width:.0%} of the median after {timing.runs} samples"
     return f"{found} (warned above {MAX_RELATIVE_CI:.0%}): {remedy}"
 

@@ -17,23 +17,28 @@ WEAKER = (
 def compare_results(result: Result, baseline: Result) -> tuple[Result, list[str]]:
     """`result` reduced to the cases that both have timed, each with its comparison; and what should be known about that.
 
-    Raises CannotCompare if there is no such case.
+    Raises CannotCompare, with the reason for each, if there is no such case.
     """
     theirs = {_key(case): case for case in baseline.cases}
-    cases, remarks = [], [WEAKER, *_differences(result, baseline)]
+    cases, reasons = [], []
     for case in result.cases:
         try:
             cases.append(_compared(case, theirs.pop(_key(case), None)))
         except CannotCompare as error:
-            remarks.append(f"{case_label(case.spec)}: {error}")
-    remarks += [f"{case_label(case.spec)}: only in the baseline" for case in theirs.values()]
+            reasons.append(f"{case_label(case.spec)}: {error}")
+    reasons += [f"{case_label(case.spec)}: only in the baseline" for case in theirs.values()]
     if not cases:
-        raise CannotCompare("the two results have no timed case in common; measure both with the same --cases")
+        raise CannotCompare(f"no case can be compared; measure both with the same --cases ({_first(reasons)})")
     compared = replace(
         result, cases=tuple(cases), cases_total=len(cases), score=None, warnings=(), baseline=baseline.submission,
         comparison=compare_cases(cases),
     )  # fmt: skip
-    return compared, remarks
+    return compared, [WEAKER, *_differences(result, baseline), *reasons]
+
+
+def _first(reasons: list[str], shown: int = 3) -> str:
+    rest = len(reasons) - shown
+    return "; ".join(reasons[:shown]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def _key(case: CaseResult) -> tuple[tuple[str, object], ...]:

@@ -83,6 +83,14 @@ def test_too_few_samples_for_an_interval(runs, warned):
     assert found == ((f"{runs} samples; a 95 % interval needs 6: raise --budget-s",) if warned else ())
 
 
+@pytest.mark.parametrize(("width", "factor"), [(0.055, "1.2"), (0.075, "2.2"), (0.16, "10"), (0.4, "64")])
+def test_a_slightly_wide_interval_asks_for_more_than_once_the_budget(width, factor):
+    case = with_samples([10_000] * 20)
+    assert case.timing is not None
+    wide = replace(case, timing=replace(case.timing, ci95_ns=(10_000.0, 10_000.0 * (1 + width))))
+    assert f"raise --budget-s about {factor} times" in only(wide)
+
+
 def test_a_wide_interval_says_how_much_longer():
     message = only(with_samples([10_000, 12_000] * 10))
     assert re.match(r"the interval is 1\d% of the median after 20 samples \(warned above 5%\): raise --budget-s", message)

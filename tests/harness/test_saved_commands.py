@@ -72,9 +72,20 @@ def test_nothing_in_common(files, capsys):
     with pytest.raises(CannotCompare):
         compare_results(H200, other)
     assert main(["compare", files("a.json", H200), files("b.json", other)]) == 2
-    assert capsys.readouterr().err == (
-        "error: the two results have no timed case in common; measure both with the same --cases\n"
-    )
+    told = capsys.readouterr().err
+    assert told.startswith("error: no case can be compared; measure both with the same --cases (size 1: not in the baseline; ")
+    assert told.endswith("; and 6 more)\n")
+    assert told.count("\n") == 1
+
+
+def test_the_reason_why_nothing_can_be_compared_is_told(files, capsys):
+    """The same cases, but too few samples of one side: no word that the cases differ."""
+    few = replace(H200, cases=tuple(replace(case, timing=summarize([10_000] * 4)) for case in H200.cases))
+    assert main(["compare", files("a.json", H200), files("b.json", few)]) == 2
+    told = capsys.readouterr().err
+    assert "4 x 1 x 1024: has 4 samples" in told
+    assert "raise --budget-s" in told
+    assert told.count("\n") == 1
 
 
 def test_a_file_that_is_no_result(files, tmp_path, capsys):
