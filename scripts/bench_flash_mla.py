@@ -338,6 +338,8 @@ def main(argv: list[str] | None = None) -> int:
         chosen = {name: shape for name, shape in shapes.items() if options.only in name}
         if not chosen:
             parser.error(f"--only {options.only}: no shape's name holds it; they are {', '.join(shapes)}")
+        if not options.dry_run and not torch.cuda.is_available():
+            parser.error("no GPU on this machine; --dry-run goes through the motions on a CPU")
         measure(options, chosen)
     else:
         parser.error("give --out FILE to measure, or --apply FILE")

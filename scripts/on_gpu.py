@@ -6,7 +6,7 @@
     python scripts/on_gpu.py --only harness,robust-benchmark --out /tmp/h200
 
 A step that fails or runs past its limit is ended and named, and the next one starts. What steps write, and their output,
-lies in --out (default results/gpu/); results to keep go to docs/results/ by hand. Exit 1 if a step failed.
+lies in --out (default results/gpu/); results to keep go to docs/results/ by hand. Exit 1 if a step failed, 2 without a GPU.
 """
 
 from __future__ import annotations
@@ -72,6 +72,12 @@ def run(step: Step, folder: Path) -> str:
     return "ok" if code == 0 else f"exit code {code}"
 
 
+def gpu_is_here() -> bool:
+    """In a process of its own: the steps want the device for themselves."""
+    code = "import sys, torch; sys.exit(not torch.cuda.is_available())"
+    return subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 0
+
+
 def last_line(path: Path) -> str:
     lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][:100] if lines else ""
@@ -96,6 +102,9 @@ def main(argv: list[str] | None = None) -> int:
     if options.list:
         print("\n".join(f"{step.name:<22} {step.limit_s:>4} s at most   python {' '.join(step.command)}" for step in steps))
         return 0
+    if not gpu_is_here():
+        print("error: there is no GPU on this machine, so nothing here could be told; --list names the steps", file=sys.stderr)
+        return 2
     folder = options.out.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     failed = False

@@ -14,6 +14,7 @@ def steps(monkeypatch):
     def made(*commands):
         found = tuple(Step(f"step{i}", 20, ("-c", command)) for i, command in enumerate(commands))
         monkeypatch.setattr(on_gpu, "STEPS", found)
+        monkeypatch.setattr(on_gpu, "gpu_is_here", lambda: True)
 
     return made
 
@@ -32,8 +33,18 @@ def test_a_step_past_its_limit_is_ended_with_its_children(monkeypatch, tmp_path,
     sleep = "import time; time.sleep(600)"
     child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {sleep!r}]); {sleep}"
     monkeypatch.setattr(on_gpu, "STEPS", (Step("slow", 1, ("-c", child)),))
+    monkeypatch.setattr(on_gpu, "gpu_is_here", lambda: True)
     assert on_gpu.main(["--out", str(tmp_path)]) == 1
     assert "ended after 1 s" in capsys.readouterr().out
+
+
+def test_without_a_gpu_no_step_runs(steps, monkeypatch, tmp_path, capsys):
+    """A skipped GPU test would count as ok, and a CPU's times would lie in files that are named after a GPU."""
+    steps("open('OUT/seen', 'w')")
+    monkeypatch.setattr(on_gpu, "gpu_is_here", lambda: False)
+    assert on_gpu.main(["--out", str(tmp_path)]) == 2
+    assert "no GPU on this machine" in capsys.readouterr().err
+    assert not (tmp_path / "seen").exists()
 
 
 def test_an_unknown_step_is_named_with_those_there_are(capsys):
