@@ -23,5 +23,5 @@ class Settings:
     new_users_per_hour: int = 200  # on an open server
     lease_s: float = 60.0  # after so long a silence of its runner a job goes back to the queue
     problem_root: Path = Path()  # administrators make leaderboards of folders below it
-    body_timeout_s: float = 30.0  # for a request's body to arrive
+    body_timeout_s: float = 30.0  # for a request's head to arrive, and again for its body
     max_waiting_clients: int = 8  # event connections of one user

@@ -146,10 +146,12 @@ def _runs(session: Session, kept: Submission, viewer: Identity | None) -> tuple[
         .options(joinedload(SubmissionRun.runner), joinedload(SubmissionRun.device))
         .order_by(SubmissionRun.run_id)
     )
-    return tuple(_run_view(session, link, kept.user_id, viewer) for link in session.scalars(query))
+    links = session.scalars(query).all()
+    cases = _cases(session, [link.run_id for link in links])
+    return tuple(_run_view(link, cases[link.run_id], kept.user_id, viewer) for link in links)
 
 
-def _run_view(session: Session, link: SubmissionRun, owner: int, viewer: Identity | None) -> RunView:
+def _run_view(link: SubmissionRun, cases: list[CaseView], owner: int, viewer: Identity | None) -> RunView:
     is_admin = viewer is not None and viewer.is_admin
     is_owner = viewer is not None and viewer.user_id == owner
     result = result_from_json(json.loads(link.run.result))
@@ -167,7 +169,7 @@ def _run_view(session: Session, link: SubmissionRun, owner: int, viewer: Identit
         ended_at=link.ended_at,
         report=_report(result, link, shown),
         result=result if shown else None,
-        cases=_cases(session, link.run_id),
+        cases=tuple(cases),
     )
 
 
@@ -176,12 +178,14 @@ def _report(result: Result, link: SubmissionRun, shown: bool) -> str:
     return run_report(result, link.mode) if shown else secret_report(result, link.mode)
 
 
-def _cases(session: Session, run_id: int) -> tuple[CaseView, ...]:
-    rows = session.scalars(select(Case).where(Case.run_id == run_id).order_by(Case.position))
-    return tuple(
-        CaseView(
-            json.loads(row.spec), row.status, row.median_ns, row.ci_low_ns, row.ci_high_ns, row.mean_ns, row.err_ns,
-            row.kv_format, row.backend,
-        )
-        for row in rows
+def _cases(session: Session, run_ids: list[int]) -> dict[int, list[CaseView]]:
+    """The cases of each run, in their order."""
+    found: dict[int, list[CaseView]] = {run_id: [] for run_id in run_ids}
+    columns = (
+        Case.run_id, Case.spec, Case.status, Case.median_ns, Case.ci_low_ns, Case.ci_high_ns, Case.mean_ns, Case.err_ns,
+        Case.kv_format, Case.backend,
     )  # fmt: skip
+    for row in session.execute(select(*columns).where(Case.run_id.in_(run_ids)).order_by(Case.position)):
+        figures = (row.median_ns, row.ci_low_ns, row.ci_high_ns, row.mean_ns, row.err_ns)
+        found[row.run_id].append(CaseView(json.loads(row.spec), row.status, *figures, row.kv_format, row.backend))
+    return found

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class Store:
         self.url = _checked(url)
         self._engine = _engine(self.url)
         self._write = sessionmaker(self._engine, expire_on_commit=False)
+        self._turn = threading.Lock() if self._engine.dialect.name == "sqlite" else contextlib.nullcontext()
         self._read = sessionmaker(self._engine.execution_options(read_only=True), autoflush=False)
 
     def migrate(self) -> None:
@@ -47,8 +49,12 @@ class Store:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Session]:
-        """A session whose changes are all kept, durably, or none is."""
-        with self._errors(), self._write.begin() as session:
+        """A session whose changes are all kept, durably, or none is. Not within another one.
+
+        SQLite has one writer, and who finds the file locked sleeps and tries again, up to 100 ms at a time; writers of this
+        process wait for each other instead.
+        """
+        with self._errors(), self._turn, self._write.begin() as session:
             yield session
 
     def close(self) -> None:

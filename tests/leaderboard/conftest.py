@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from postgres_server import NoPostgres, PostgresServer, running_postgres
 from sqlalchemy import text
 
 from leaderboard import boards
-from leaderboard.serve import server_config
+from leaderboard.serve import listen, server_config
 from leaderboard.settings import Settings
 from leaderboard.store.database import Store
 from leaderboard.store.models import Base
@@ -97,7 +96,7 @@ def settings() -> Settings:
 @pytest.fixture
 def site(store, settings) -> Iterator[LiveSite]:
     """A server on a socket, over `store` and under `settings`."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with listen("127.0.0.1", 0) as listener:
         server = uvicorn.Server(server_config(store, settings))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

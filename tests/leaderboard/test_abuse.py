@@ -70,14 +70,24 @@ class TestSlowClients:
         where = urlsplit(site.url)
         head = b"POST /submission/doubling/CPU/test HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
         slow = [socket.create_connection((where.hostname, where.port), timeout=60) for _ in range(100)]
+        headless = [socket.create_connection((where.hostname, where.port), timeout=60) for _ in range(20)]
         try:
             for connection in slow:
                 connection.sendall(head + b"x")
+            for connection in headless[10:]:
+                connection.sendall(head[:20])
+            for connection in headless[15:]:  # a whole request, then half a head
+                connection.sendall(head[20:].replace(b"1000", b"0"))
+                assert connection.recv(1 << 12).startswith(b"HTTP/1.1 401 ")
+                connection.sendall(head[:20])
             assert site.upload(site.client("ada"), "test").status_code == 202
             for connection in slow:
                 assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
+            for connection in headless:
+                while connection.recv(1 << 12):
+                    pass
         finally:
-            for connection in slow:
+            for connection in [*slow, *headless]:
                 connection.close()
 
 

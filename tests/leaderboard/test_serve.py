@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,8 @@ from leaderboard import jobs
 from leaderboard.__main__ import main
 from leaderboard.accounts import make_user
 from leaderboard.embedded import EmbeddedRunner
+from leaderboard.errors import BadRequest
+from leaderboard.serve import listen
 from leaderboard.store.models import Runner
 from scripts.stub_evaluation import DEVICE
 
@@ -115,6 +118,17 @@ def test_servers_that_share_a_database_leave_each_others_runners_alone(store):
     assert job_of(store, 1).status == "running"
     again._give_back_jobs()
     assert job_of(store, 1).status == "pending"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_small_answers_are_sent_at_once(host):
+    """Without TCP_NODELAY every call on a kept connection took 40 ms."""
+    try:
+        listener = listen(host, 0)
+    except BadRequest:
+        pytest.skip(f"{host} is no address of this machine")
+    with listener, socket.create_connection(listener.getsockname()[:2]), listener.accept()[0] as connection:
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_the_server_needs_no_torch():
