@@ -131,9 +131,8 @@ def _cases_of_file(path: Path, wanted: str) -> tuple[str, tuple[Case, ...]]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(
-            f'--cases {wanted}: {path}: {error.strerror}; use official, smoke, a file, or "key: value; ..."'
-        ) from None
+        named = wanted if wanted == str(path) else f"{wanted}: {path}"
+        raise UsageError(f'--cases {named}: {error.strerror}; use official, smoke, a file, or "key: value; ..."') from None
     except UnicodeDecodeError:
         raise CaseError(f"{path}: not UTF-8 text; a case file holds one case a line, `key: value; key: value`") from None
     cases = parse_cases(text, str(path))

@@ -67,7 +67,7 @@ def test_submission_that_does_not_load(tmp_path, capsys, name):
 BAD_OPTIONS = {
     "no_submission": (["--submission", "/no/such/file.py"], 3, "no such submission file"),
     "no_problem": (["--problem", "/no/such/folder"], 2, "no such folder"),
-    "no_case_file": (["--cases", "no_such_set"], 2, "use official, smoke, a file"),
+    "no_case_file": (["--cases", "no_such_set"], 2, "--cases no_such_set: No such file or directory; use official, smoke"),
     "bad_case": (["--cases", "size: 8; seed 1"], 113, "--cases, line 1: 'seed 1' is not a case"),
     "refused_case": (["--cases", "size: 0; seed: 1"], 113, "size is 0; at least 1"),
     "unknown_key": (["--cases", "size: 8; seed: 1; colour: 2"], 113, "colour"),
