@@ -141,7 +141,9 @@ class Workers:
         cpu_s = math.ceil(CPU_TIME_FACTOR * timeout_s * (len(self._request.cases) + 1) * (os.cpu_count() or 1))
         limits = Limits(timeout_s, data_limit_bytes(self._request.device), cpu_s)
         process = WorkerProcess(folder, self._request.backend, limits, containment, (ROOT, problem.directory))
-        session = Session(process, submission, self._request.device, timeout_s, self._request.defences)
+        session = Session(
+            process, submission, self._request.device, timeout_s, self._request.defences, self._submission.name
+        )  # fmt: skip
         try:
             session.start(self._request.policy.cold)
         except BaseException:
@@ -250,7 +252,7 @@ class Evaluation:
         try:
             rivals.session()
         except SubmissionNotLoaded as error:
-            raise SubmissionNotLoaded(f"--baseline {baseline.name}: {error}", error.detail) from None
+            raise SubmissionNotLoaded(f"--baseline {error}", error.detail) from None
         self._result = replace(self._result, baseline=replace(baseline, load_ns=rivals.load_ns))
 
     def _replace_fallen_rival(self, run: CaseRun) -> None:

@@ -96,9 +96,11 @@ class Session:
         device: torch.device,
         timeout_s: float,
         defences: Defences = ALL_ON,
+        shown_name: str = "",
     ):
+        """shown_name: what messages call the submission, which lies in the worker's folder under the problem's name for it."""
         self._process, self._device, self._timeout_s = process, device, timeout_s
-        self._submission_name = submission.name
+        self._submission_name, self._shown_name = submission.name, shown_name or submission.name
         self._sections = SectionMap.of_file(submission)
         self._left_s = timeout_s
         self._defences = defences
@@ -163,7 +165,7 @@ class Session:
             yield
         except CallFailed as error:
             detail = "\n".join(filter(None, (error.detail, self.take_printed().strip())))
-            raise SubmissionNotLoaded(f"{self._submission_name}: {error}", detail) from None
+            raise SubmissionNotLoaded(f"{self._shown_name}: {error}", detail) from None
 
     def new_buffers(self) -> InputBuffers:
         """Empty input buffers of the kind that this worker can be lent."""

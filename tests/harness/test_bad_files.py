@@ -64,6 +64,14 @@ def test_submission_that_does_not_load(tmp_path, capsys, name):
     assert "harness/" not in said
 
 
+def test_a_submission_that_does_not_load_is_called_what_its_author_calls_it(tmp_path, capsys):
+    """In the worker's folder every submission is submission.py; there may be another file of that name."""
+    path = tmp_path / "my_kernel.py"
+    path.write_text("def custom_kernel(data:\n")
+    assert run("--submission", str(path)) == 3
+    assert capsys.readouterr().err.startswith("error: my_kernel.py: SyntaxError: '(' was never closed")
+
+
 BAD_OPTIONS = {
     "no_submission": (["--submission", "/no/such/file.py"], 3, "no such submission file"),
     "no_problem": (["--problem", "/no/such/folder"], 2, "no such folder"),
