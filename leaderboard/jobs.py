@@ -9,7 +9,7 @@ import json
 import math
 import secrets
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -98,6 +98,7 @@ def add_run(session: Session, number: int, hold: Hold, secret: bool, result: Res
     if Stage(result.mode, secret) not in stages(submission.mode) or result.submission.sha256 != submission.code_sha256:
         raise BadRequest(f"job {number} asked for no such run: {result.mode} of {result.submission.sha256[:8]}")
     _check_score(number, result)
+    _check_start(number, result)
     key = {"submission_id": submission.id, "attempt": job.attempts, "mode": result.mode, "secret": secret}
     if known := session.scalar(select(SubmissionRun.run_id).filter_by(**key)):
         return known
@@ -113,6 +114,16 @@ def _check_score(number: int, result: Result) -> None:
     value_ns = result.score.value_ns if result.score else None
     if value_ns is not None and not 0 < value_ns < math.inf:
         raise BadRequest(f"job {number}: the score {value_ns} ns is no time; a score is positive and finite")
+
+
+def _check_start(number: int, result: Result) -> None:
+    """Every page and answer that shows the run reads it."""
+    try:
+        aware = datetime.fromisoformat(result.started_at).tzinfo is not None
+    except ValueError:
+        aware = False
+    if not aware:
+        raise BadRequest(f"job {number}: started_at is {result.started_at[:40]!r}, no ISO 8601 time with its offset from UTC")
 
 
 def finish(session: Session, number: int, hold: Hold, outcome: str, error: str) -> str:

@@ -122,4 +122,5 @@ def _eval_result(result: Result, end: str, secret: bool) -> EvalResult:
 
 
 def _duration_s(result: Result, end: str) -> float:
-    return (datetime.fromisoformat(end) - datetime.fromisoformat(result.started_at)).total_seconds()
+    """By two clocks: the runner's when it began, the server's when it was told of the end."""
+    return max(0.0, (datetime.fromisoformat(end) - datetime.fromisoformat(result.started_at)).total_seconds())

@@ -1,6 +1,5 @@
 """What the store knows as the objects of the popcorn wire. Scores become seconds here and nowhere else."""
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -8,12 +7,13 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from harness.result import Result, State, result_from_json
+from harness.result import Result, State
 from leaderboard.accounts import Identity
 from leaderboard.queries import submission
 from leaderboard.queries.live import job_counts, job_view, runners_alive
 from leaderboard.queries.views import Board, JobView, RunView, SubmissionDetail, SubmissionRow
 from leaderboard.reports import full_result, pipe_lines
+from leaderboard.store.evaluations import read_result
 from leaderboard.store.models import Job, Run, Submission, SubmissionRun
 from popcorn import http_models as wire
 
@@ -158,7 +158,7 @@ def _is_verdict(status: str, runs: Sequence[tuple[SubmissionRun, Result]]) -> bo
 def _results(session: Session, kept: Submission) -> list[tuple[SubmissionRun, Result]]:
     mine = (SubmissionRun.submission_id == kept.id, SubmissionRun.attempt == kept.job.attempts)
     query = select(SubmissionRun, Run.result).join(SubmissionRun.run).where(*mine).order_by(SubmissionRun.run_id)
-    return [(link, result_from_json(json.loads(text))) for link, text in session.execute(query)]
+    return [(link, read_result(text)) for link, text in session.execute(query)]
 
 
 def _full_result(runs: Sequence[tuple[SubmissionRun, Result]], secret: bool) -> wire.FullResult:

@@ -9,11 +9,12 @@ from typing import Any
 from sqlalchemy import Select, and_, func, select
 from sqlalchemy.orm import Session, aliased, joinedload, undefer
 
-from harness.result import Result, result_from_json
+from harness.result import Result
 from leaderboard.accounts import Identity
 from leaderboard.queries.live import job_view
 from leaderboard.queries.views import CaseView, RunView, SubmissionDetail, SubmissionRow
 from leaderboard.reports import run_report, secret_report
+from leaderboard.store.evaluations import read_result
 from leaderboard.store.models import FINAL, Case, Code, Job, Leaderboard, Run, Submission, SubmissionRun, User
 
 SCORED_MODES = ("leaderboard", "benchmark")
@@ -154,7 +155,7 @@ def _runs(session: Session, kept: Submission, viewer: Identity | None) -> tuple[
 def _run_view(link: SubmissionRun, cases: list[CaseView], owner: int, viewer: Identity | None) -> RunView:
     is_admin = viewer is not None and viewer.is_admin
     is_owner = viewer is not None and viewer.user_id == owner
-    result = result_from_json(json.loads(link.run.result))
+    result = read_result(link.run.result)
     shown = is_admin or (is_owner and not link.secret)
     return RunView(
         run_id=link.run_id,

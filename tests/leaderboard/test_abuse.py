@@ -1,6 +1,7 @@
 """Requests that no honest client makes: refused with a reason, nothing kept, nobody else disturbed."""
 
 import contextlib
+import gzip
 import socket
 import threading
 import time
@@ -91,6 +92,9 @@ class TestSlowClients:
                 connection.close()
 
 
+MULTIPART = {"Content-Type": "multipart/form-data; boundary=b"}
+
+
 @pytest.mark.parametrize("path", ["/submission/doubling/CPU/test", "/doubling/CPU/test"])
 @pytest.mark.parametrize(
     "how",
@@ -100,6 +104,8 @@ class TestSlowClients:
         {"files": {"other": ("a.py", b"x")}},
         {"content": b"\x00\xff", "headers": {"Content-Type": "multipart/form-data; boundary=b"}},
         {"content": b"x", "headers": {"Content-Type": "multipart/form-data"}},
+        {"content": gzip.compress(b"x" * 50_000_000), "headers": {**MULTIPART, "Content-Encoding": "gzip"}},
+        {"content": b"--b\r\n" + b'Content-Disposition: form-data; name="a"\r\n\r\n\r\n--b\r\n' * 10_000, "headers": MULTIPART},
         {"content": b""},
     ],
 )

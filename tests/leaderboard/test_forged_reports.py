@@ -34,6 +34,26 @@ def test_a_score_is_a_time(store, value_ns):
         assert queries.ranking(session, "doubling", "CPU") == []
 
 
+@pytest.mark.parametrize("started_at", ["", "yesterday", "2026-11-30T07:00:00", "9" * 5000])
+def test_a_start_is_a_time(store, started_at):
+    taken = held(store, "test")
+    with pytest.raises(BadRequest, match="no ISO 8601 time"):
+        report(store, taken, Stage("test"), replace(stub_result(taken.code, "test"), started_at=started_at))
+
+
+@pytest.mark.parametrize("started_at", ["2001-01-01T00:00:00+00:00", "2999-12-31T23:59:59-12:00"])
+def test_a_runners_clock_may_be_wrong(site, started_at):
+    """Leases go by the server's clock; what the runner says of its own is shown and decides nothing."""
+    client = site.client("ada")
+    site.upload(client, "test")
+    taken = claim(site.store, runner(site.store))
+    assert taken is not None
+    report(site.store, taken, Stage("test"), replace(stub_result(taken.code, "test"), started_at=started_at))
+    assert finish(site.store, taken) == "succeeded"
+    for path in ("/user/submissions/1", "/user/submissions/1/events", "/submission/1", "/board/doubling", "/queue"):
+        assert client.get(path).status_code == 200, path
+
+
 @pytest.mark.parametrize("said", ["\0", "\ud800", "a" * 1_000_000])
 def test_no_text_is_a_fault_of_the_database(any_store, said):
     """A fault would be answered 5xx, and a runner would repeat the report for an hour."""
@@ -62,6 +82,15 @@ def test_forged_progress(site, progress):
     forged = progress if progress == {"case": 1} else {**honest, **progress}
     assert call(site, "heartbeat", lease="", progress=forged) == 422
     assert call(site, "heartbeat", lease="", progress=honest) == 409
+
+
+DEEP, LARGE = b'{"runner_id": ' * 100_000, b'{"runner_id": ' + b"9" * 9999 + b"}"
+
+
+@pytest.mark.parametrize("body", [b"[" * 200_000, DEEP, b'{"runner_id": 1e999}', LARGE], ids=["lists", "objects", "inf", "large"])
+def test_json_that_is_none(site, body):
+    answer = site.client("lab", "runner").post("/runner/claim", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
 
 
 @pytest.mark.parametrize("role", ["", "user", "runner"])
