@@ -68,28 +68,26 @@ class TestSlowClients:
         return Settings(body_timeout_s=5.0)  # an honest body is there in time even on a busy machine
 
     def test_they_are_given_up_and_hold_nobody_up(self, site):
-        where = urlsplit(site.url)
         head = b"POST /submission/doubling/CPU/test HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
-        slow = [socket.create_connection((where.hostname, where.port), timeout=60) for _ in range(100)]
-        headless = [socket.create_connection((where.hostname, where.port), timeout=60) for _ in range(20)]
-        try:
-            for connection in slow:
-                connection.sendall(head + b"x")
-            for connection in headless[10:]:
-                connection.sendall(head[:20])
-            for connection in headless[15:]:  # a whole request, then half a head
-                connection.sendall(head[20:].replace(b"1000", b"0"))
-                assert connection.recv(1 << 12).startswith(b"HTTP/1.1 401 ")
-                connection.sendall(head[:20])
+        with contextlib.ExitStack() as stack:
+            bodiless = [stack.enter_context(self._saying(site, head + b"x")) for _ in range(100)]
+            headless = [stack.enter_context(self._saying(site, said)) for said in (b"", head[:20]) for _ in range(5)]
+            later = stack.enter_context(self._saying(site, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"))
+            assert later.recv(1 << 12).startswith(b"HTTP/1.1 200 ")
+            later.sendall(head[:20])
             assert site.upload(site.client("ada"), "test").status_code == 202
-            for connection in slow:
+            for connection in bodiless:
                 assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
-            for connection in headless:
+            for connection in [*headless, later]:
                 while connection.recv(1 << 12):
                     pass
-        finally:
-            for connection in [*slow, *headless]:
-                connection.close()
+
+    @staticmethod
+    def _saying(site, first: bytes) -> socket.socket:
+        where = urlsplit(site.url)
+        connection = socket.create_connection((where.hostname, where.port), timeout=60)
+        connection.sendall(first)
+        return connection
 
 
 MULTIPART = {"Content-Type": "multipart/form-data; boundary=b"}

@@ -84,10 +84,15 @@ def test_forged_progress(site, progress):
     assert call(site, "heartbeat", lease="", progress=honest) == 409
 
 
-DEEP, LARGE = b'{"runner_id": ' * 100_000, b'{"runner_id": ' + b"9" * 9999 + b"}"
+NO_JSON = {
+    "lists": b"[" * 200_000,
+    "objects": b'{"runner_id": ' * 100_000,
+    "infinite": b'{"runner_id": 1e999}',
+    "large": b'{"runner_id": ' + b"9" * 9999 + b"}",
+}
 
 
-@pytest.mark.parametrize("body", [b"[" * 200_000, DEEP, b'{"runner_id": 1e999}', LARGE], ids=["lists", "objects", "inf", "large"])
+@pytest.mark.parametrize("body", NO_JSON.values(), ids=NO_JSON.keys())
 def test_json_that_is_none(site, body):
     answer = site.client("lab", "runner").post("/runner/claim", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)
