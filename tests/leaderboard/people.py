@@ -16,6 +16,7 @@ from leaderboard.store.models import Job, Submission
 from scripts.stub_evaluation import DEVICE, stub_result
 
 DOUBLING = Path(__file__).parents[1] / "harness" / "doubling"
+NO_TLS = httpx.create_ssl_context(verify=False)  # made once: loading certificates for each client takes longer than its calls
 CODE = "def custom_kernel(data):\n    return data[0] * 2\n"
 
 
@@ -130,7 +131,7 @@ class LiveSite:
         if name:
             token = token_of(self.store, name, role)
             headers = {"X-Popcorn-Cli-Id": token} if role == "user" else {"Authorization": f"Bearer {token}"}
-        self.clients.append(httpx.Client(base_url=self.url, headers=headers, timeout=60))
+        self.clients.append(httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=NO_TLS))
         return self.clients[-1]
 
     def upload(self, client: httpx.Client, mode: str = "leaderboard", code: str = CODE) -> httpx.Response:
