@@ -52,7 +52,7 @@ gpu: .venv/.test ## what only a GPU can tell: GPU tests, measurements, the integ
 submission: setup ## regenerate submission.py from kernels/
 	$(PY) scripts/bundle.py
 
-toolchain: ## clang, lld and llvm tools with gfx950
+toolchain: .venv/.gfx950 ## clang, lld and llvm tools with gfx950
 	@scripts/toolchain.sh
 
 docs: setup ## regenerate the tables in docs/ from committed results

@@ -23,6 +23,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = ("-m", "pytest", "-q", "--maxfail", "5", "-p", "no:cacheprovider", "-m", "gpu and not slow")
 
+KEEP_INTEGRITY = ("--json", "OUT/integrity-h200.json")
+
 
 class Step(NamedTuple):
     """`command` is for Python; OUT in it stands for the folder of results."""
@@ -49,7 +51,11 @@ STEPS = (
     evaluation("leaderboard", "official"),
     Step("overhead", 150, ("scripts/isolation_overhead.py", "--json", "OUT/isolation-h200.json")),
     Step("same", 90, ("eval.py", "--cases", "official", "--baseline", "submission.py", "--json", "OUT/h200-same.json")),
-    Step("integrity", 420, ("scripts/integrity.py", "--gpu", "--json", "OUT/integrity-h200.json")),
+    Step("nvfp4", 120, (*PYTEST, "tests/problems/test_nvfp4_gpu.py")),
+    Step("nvfp4-times", 300, ("scripts/bench_nvfp4.py", "--out", "OUT/nvfp4.json")),
+    Step("flash-mla", 150, (*PYTEST, "tests/problems/test_flash_mla_gpu.py")),
+    Step("flash-mla-times", 590, ("scripts/bench_flash_mla.py", "--out", "OUT/flash-mla.json")),
+    Step("integrity", 590, ("scripts/integrity.py", "--gpu", "--prove", "--jobs", "4", "--limit-s", "300", *KEEP_INTEGRITY)),
     Step("sweep", 590, ("scripts/sweep_recovery.py", "--out", "OUT/sweep")),
     Step("sanitizer", 590, (*PYTEST, "tests/kernels/test_cuda_sanitizer.py")),
     Step("peers", 300, ("scripts/bench_peers.py", "--cases", "official", "--json", "OUT/peers-h200.json")),
