@@ -8,6 +8,7 @@ compiled.
 import ast
 import functools
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -22,14 +23,18 @@ from harness import landlock, seccomp
 from harness.containment import Containment
 from harness.jail import Plan
 from harness.text import printable
+from leaderboard.web.gfx950_job import REJECTED, UNABLE
 
+log = logging.getLogger("leaderboard")
 ROOT = Path(__file__).resolve().parent.parent.parent
+JOB = (sys.executable, "-m", "leaderboard.web.gfx950_job")
 MARK = "__global__"
 LLVM_VARIABLE = "GFX950_LLVM"  # where gfx950 looks for the compiler first
 MOST_SOURCES = 8
 TIMEOUT_S = 60.0  # of one source
 LIMITS = {"RLIMIT_CPU": 60, "RLIMIT_AS": 4 << 30, "RLIMIT_FSIZE": 256 << 20, "RLIMIT_NPROC": 4096}
 MOST_ERROR_CHARACTERS = 4000
+DIED = "the compiler broke off; the server's log says why"
 BUSY = "the server compiles for somebody else now; reload the page in a few seconds"
 UNCONTAINED = (
     "this server's kernel cannot contain the compiler (Landlock); `python -m gfx950 report FILE.hip` does it on your machine"
@@ -65,12 +70,16 @@ class Source:
 
 @dataclass(frozen=True)
 class Listing:
-    """What became of one source: its kernels, or why there are none."""
+    """What became of one source: its kernels, or why there are none.
+
+    error: why this server did not compile it; rejected: what the compiler has against it.
+    """
 
     name: str
     lines: int
     kernels: tuple[Resources, ...] = ()
     error: str = ""
+    rejected: str = ""
 
 
 def hip_sources(code: str, file_name: str) -> list[Source]:
@@ -111,16 +120,20 @@ def _listing(source: Source) -> Listing:
         Path(folder, "source.hip").write_text(source.text, encoding="utf-8")
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "leaderboard.web.gfx950_job", _plan(Path(folder)).to_text(), folder], cwd=ROOT,
+                [*JOB, _plan(Path(folder)).to_text(), folder], cwd=ROOT,
                 env=_environment(folder), capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return replace(empty, error=f"compiling took longer than {TIMEOUT_S:.0f} s")
-    if done.returncode:
-        return replace(
-            empty, error=printable(done.stderr.replace(f"{folder}/", ""))[:MOST_ERROR_CHARACTERS] or "the compiler died"
-        )
-    return replace(empty, kernels=_kernels(json.loads(done.stdout)))
+    said = printable(done.stderr.replace(f"{folder}/", "").replace(f"{ROOT}/", ""))[:MOST_ERROR_CHARACTERS].strip()
+    if done.returncode == 0:
+        return replace(empty, kernels=_kernels(json.loads(done.stdout)))
+    if done.returncode == REJECTED:
+        return replace(empty, rejected=said)
+    if done.returncode == UNABLE:
+        return replace(empty, error=said)
+    log.warning("compiling for gfx950 ended with exit code %d: %s", done.returncode, said)
+    return replace(empty, error=DIED)
 
 
 def _plan(folder: Path) -> Plan:
