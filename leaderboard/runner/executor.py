@@ -47,7 +47,7 @@ class Executor(Protocol):
         ...
 
     def free(self) -> "contextlib.AbstractContextManager[None]":
-        """Hold the device. Raises Conflict while somebody else does."""
+        """Hold the device. Raises DeviceHeld while somebody else does."""
         ...
 
     def start(self, request: EvaluationRequest) -> Evaluation:

@@ -10,6 +10,7 @@ from harness.result import Result, State, result_from_json, result_to_json
 from leaderboard.errors import BadRequest, Conflict, LeaderboardError, NotFound, ServerAway
 from leaderboard.problems import PackedProblem
 from leaderboard.runner.executor import Evaluation, EvaluationDied, Executor
+from leaderboard.runner.lock import DeviceHeld
 from leaderboard.runner.request import EvaluationRequest
 from leaderboard.runner.server import Server
 from leaderboard.stages import Stage
@@ -40,6 +41,7 @@ class Runner:
     def __init__(self, server: Server, executor: Executor, name: str, gpu: str | None = None):
         self._server, self._executor, self._name, self._gpu = server, executor, name, gpu
         self._id = 0
+        self._held = ""  # by whom the device is held, as last told
         self._problems: dict[str, PackedProblem] = {}
         self._stopping = threading.Event()
 
@@ -72,13 +74,22 @@ class Runner:
         """Whether there was a job."""
         try:
             with self._executor.free():
+                self._tell_held("")
                 job = self._server.call("POST", "/runner/claim", {"runner_id": self._id})
                 if job is not None:
                     self._run_job(job)
                 return job is not None
+        except DeviceHeld as held:
+            self._tell_held(str(held))
         except Conflict as error:
             log.info("%s", error)
-            return False
+        return False
+
+    def _tell_held(self, held: str) -> None:
+        """Told when it changes, not at every question for work."""
+        if held != self._held:
+            log.info("%s", held or "the device is free again")
+        self._held = held
 
     def _run_job(self, job: dict[str, Any]) -> None:
         log.info("job %d: %s, attempt %d", job["job_id"], job["file_name"], job["attempt"])

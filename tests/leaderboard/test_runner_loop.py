@@ -260,6 +260,22 @@ def test_a_held_device_waits_without_taking_jobs(site, tmp_path, monkeypatch):
         ended(site, other, "succeeded")
 
 
+def test_a_held_device_is_told_when_that_changes(site, tmp_path, monkeypatch, caplog):
+    """Not at every question for work, which is one a second."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    caplog.set_level("INFO", "leaderboard.runner")
+    executor = LocalExecutor(STUB)
+    executor.describe()
+    runner = Runner(Server(site.url, token_of(site.store, "lab", "runner")), executor, "stub")
+    runner._register({"name": "stub", **{key: DESCRIPTION[key] for key in ("gpu", "device", "system")}})
+    for _ in range(2):
+        with exclusive(DESCRIPTION["key"]):
+            assert [runner._take_one() for _ in range(3)] == [False] * 3
+        assert [runner._take_one() for _ in range(3)] == [False] * 3
+    told = [record.getMessage() for record in caplog.records]
+    assert [("another runner" in line, "free again" in line) for line in told] == [(True, False), (False, True)] * 2
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "short"),
     [
