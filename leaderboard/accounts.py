@@ -84,7 +84,8 @@ def enrol(session: Session, token: str, new_users_per_hour: int) -> Identity:
     if known := identify(session, token):
         return known
     if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
-        raise BadRequest(f"a client id has {SHORTEST_TOKEN} to {LONGEST_TOKEN} characters, not {len(token)}; register again")
+        said = f"a client id has {SHORTEST_TOKEN} to {LONGEST_TOKEN} characters, not {len(token)}"
+        raise BadRequest(f"{said}; put another, such as a UUID, into POPCORN_CLI_ID or as cli_id into ~/.popcorn.yaml")
     _check_new_users(session, new_users_per_hour)
     try:
         with session.begin_nested():
@@ -94,7 +95,7 @@ def enrol(session: Session, token: str, new_users_per_hour: int) -> Identity:
         pass
     if known := identify(session, token):
         return known
-    raise NotFound("this client id is no longer valid; register again")
+    raise NotFound("this client id is no longer valid; a new one, such as a UUID, makes a new user")
 
 
 def _check_new_users(session: Session, limit: int) -> None:

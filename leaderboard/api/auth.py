@@ -3,7 +3,7 @@
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 
-from leaderboard.accounts import Identity, enrol, identify
+from leaderboard.accounts import LONGEST_TOKEN, SHORTEST_TOKEN, Identity, enrol, identify
 from leaderboard.errors import Forbidden, NotLoggedIn
 from leaderboard.store.database import Store
 
@@ -59,7 +59,7 @@ def user_of(request: Request) -> Identity:
         with _store(request).writing() as session:
             return enrol(session, token, settings.new_users_per_hour)
     raise NotLoggedIn(
-        "no valid client id; run `popcorn register`, or ask the server's administrator for a token"
+        f"no valid client id; here any new one of {SHORTEST_TOKEN} to {LONGEST_TOKEN} characters (a UUID) makes a new user"
         if settings.open_registration
         else "no valid token; ask the server's administrator: `python -m leaderboard tokens create NAME` makes one, "
         "cli_id in ~/.popcorn.yaml takes it"

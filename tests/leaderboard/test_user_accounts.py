@@ -3,10 +3,13 @@
 from datetime import timedelta
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from leaderboard.accounts import enrol, exchange, identify, make_ticket, make_token, make_user, revoke, token_digest
+from leaderboard.api.app import create_app
 from leaderboard.errors import BadRequest, LimitReached, NotFound
+from leaderboard.settings import Settings
 from leaderboard.store.models import Token, User
 
 CLIENT_ID = "0123456789abcdef-client"
@@ -94,7 +97,7 @@ def test_a_client_id_enrols_once(any_store):
 def test_a_revoked_client_id_does_not_come_back(any_store):
     with any_store.writing() as session:
         revoke(session, enrol(session, CLIENT_ID, 2).name)
-    with pytest.raises(NotFound, match="register again"), any_store.writing() as session:
+    with pytest.raises(NotFound, match="a new one"), any_store.writing() as session:
         enrol(session, CLIENT_ID, 2)
 
 
@@ -109,3 +112,20 @@ def test_names_that_cannot_be_shown(store, name):
 def test_roles_are_known(store):
     with store.writing() as session, pytest.raises(BadRequest, match="known are user, runner, admin"):
         make_token(session, "ada", "root")
+
+
+@pytest.mark.parametrize("token", ["x", "a" * 15, "a" * 257])
+def test_a_client_id_of_another_length_is_told_what_to_do(store, token):
+    with store.writing() as session, pytest.raises(BadRequest, match="16 to 256 characters") as refused:
+        enrol(session, token, 9)
+    assert "POPCORN_CLI_ID" in str(refused.value)
+
+
+@pytest.mark.parametrize(("is_open", "remedy"), [(True, "any new one of 16 to 256 characters"), (False, "tokens create NAME")])
+def test_who_has_no_client_id_is_told_of_what_exists(store, is_open, remedy):
+    """`register` is the public client's alone."""
+    with TestClient(create_app(store, Settings(open_registration=is_open))) as client:
+        answer = client.get("/user/submissions")
+    assert answer.status_code == 401
+    assert remedy in answer.text
+    assert "register" not in answer.text
