@@ -63,6 +63,8 @@ def _rules(group: argparse._ArgumentGroup) -> None:
     who = "who may submit: whoever connects, or holders of a token made here; default: open for this machine alone, else closed"
     add("--registration", choices=("open", "closed"), help=who)
     add("--limit", action="append", default=[], metavar="MODE=N", help="submissions an hour, leaderboard and user; default: 60")
+    new = "an open server takes so many; default: %(default)s"
+    add("--new-users-per-hour", type=int, default=200, metavar="N", help=new)
     add("--max-unfinished", type=int, default=50, metavar="N", help="waiting and running ones of a user; default: %(default)s")
     add("--policy", choices=("robust", "official"), default="robust", help="rules of measurement; default: %(default)s")
     add("--budget-s", type=float, metavar="S", help="robust: wall time to sample one case")

@@ -2,7 +2,11 @@
 
 import argparse
 import logging
+import shlex
 import socket
+import sys
+import uuid
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -35,9 +39,11 @@ def serve(options: argparse.Namespace) -> int:
     _make_boards(store, options.problems or _own_problems())
     with listen(options.host, options.port) as listener:
         url = f"http://{options.host}:{listener.getsockname()[1]}"
-        runner = _runner(store, url, options)
+        runner = _runner(store, url, options, lambda gpu: print(submit_hint(url, settings, gpu), flush=True))
         server = uvicorn.Server(server_config(store, settings))
         _greet(store, url, options.host)
+        if runner is None:
+            print(submit_hint(url, settings), flush=True)
         try:
             if runner:
                 runner.start()
@@ -56,6 +62,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         open_registration=registration == "open",
         limits_per_hour={**DEFAULT_LIMITS, **dict(map(_limit, options.limit))},
         max_unfinished=options.max_unfinished,
+        new_users_per_hour=options.new_users_per_hour,
         policy=options.policy,
         budget_s=options.budget_s,
         lease_s=options.lease_s,
@@ -96,11 +103,11 @@ def listen(host: str, port: int) -> socket.socket:
         raise BadRequest(f"--host {host} --port {port}: {error.strerror or error}; another --port may be free") from None
 
 
-def _runner(store: Store, url: str, options: argparse.Namespace) -> EmbeddedRunner | None:
+def _runner(store: Store, url: str, options: argparse.Namespace, tell: Callable[[str], None]) -> EmbeddedRunner | None:
     if options.runner == "none":
         return None
     named = ("--gpu", options.gpu) if options.gpu else ()
-    return EmbeddedRunner(store, url, ("--executor", options.executor, "--slots", str(options.slots), *named))
+    return EmbeddedRunner(store, url, ("--executor", options.executor, "--slots", str(options.slots), *named), tell)
 
 
 def server_config(store: Store, settings: Settings) -> uvicorn.Config:
@@ -117,10 +124,17 @@ def server_config(store: Store, settings: Settings) -> uvicorn.Config:
     )
 
 
+def submit_hint(url: str, settings: Settings, gpu: str | None = None) -> str:
+    """A command that submits as it stands, from this folder: the file may name a GPU that no runner has."""
+    client_id = str(uuid.uuid4()) if settings.open_registration else "TOKEN"
+    named = f" --gpu {shlex.quote(gpu)}" if gpu else ""
+    command = f"{shlex.quote(sys.executable)} -m popcorn submit submission.py{named}"
+    return f"  submit:  POPCORN_API_URL={url} POPCORN_CLI_ID={client_id} {command}"
+
+
 def _greet(store: Store, url: str, host: str) -> None:
     """Where the server is; on this machine alone, a link that signs its owner in, once."""
     print(f"listening on {url}", flush=True)
-    print(f"  submit:  POPCORN_API_URL={url} popcorn submit submission.py", flush=True)
     if host in LOOPBACK:
         with store.writing() as session:
             ticket = make_ticket(session, LOCAL_ADMIN, "admin", TICKET_LIFETIME)

@@ -17,16 +17,17 @@ from people import DOUBLING, job_of, person, submit
 
 from leaderboard import jobs
 from leaderboard.__main__ import main
-from leaderboard.accounts import make_user
+from leaderboard.accounts import LONGEST_TOKEN, SHORTEST_TOKEN, make_user
 from leaderboard.embedded import EmbeddedRunner
 from leaderboard.errors import BadRequest
-from leaderboard.serve import listen
+from leaderboard.options import parser
+from leaderboard.serve import listen, settings_of, submit_hint
+from leaderboard.settings import Settings
 from leaderboard.store.models import Runner
 from scripts.stub_evaluation import DEVICE
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300.0
-OURS = {"X-Popcorn-Cli-Id": "0123456789abcdef-served"}
 
 
 @contextlib.contextmanager
@@ -38,7 +39,7 @@ def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen, str,
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None
     try:
-        lines = [process.stdout.readline() for _ in range(3)]
+        lines = [process.stdout.readline() for _ in range(2)]
         found = re.fullmatch(r"listening on (http://127\.0\.0\.1:\d+)\n", lines[0])
         assert found, lines
         yield process, found[1], lines
@@ -46,6 +47,14 @@ def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen, str,
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def hint_of(process: subprocess.Popen) -> str:
+    """The command that the server prints when it knows its runner's device."""
+    assert process.stdout is not None
+    found = re.fullmatch(r"  submit:  (.+)\n", process.stdout.readline())
+    assert found
+    return found[1]
 
 
 def wait_until(condition, what: str) -> None:
@@ -63,18 +72,18 @@ def children(pid: int) -> list[int]:
 
 
 def test_from_submission_to_report_and_the_runner_ends_with_its_server(tmp_path):
-    code = (DOUBLING / "submission.py").read_bytes()
-    with served(tmp_path) as (process, url, lines), httpx.Client(base_url=url, headers=OURS, timeout=60) as client:
-        wait_until(lambda: client.get("/gpus/doubling").json() == ["CPU"], "the embedded runner registers")
-        accepted = client.post("/submission/doubling/cpu/test", files={"file": ("submission.py", code)})
-        assert accepted.status_code == 202, accepted.text
-        wait_until(lambda: client.get("/user/submissions/1").json()["done"], "the evaluation ends")
+    with served(tmp_path) as (process, url, lines), httpx.Client(base_url=url, timeout=60) as client:
+        hint = hint_of(process)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+        done = subprocess.run(hint, shell=True, cwd=DOUBLING, env=environment, timeout=PATIENCE_S, stderr=subprocess.PIPE)
+        assert done.returncode == 0, done.stderr.decode()
+        client.headers["X-Popcorn-Cli-Id"] = re.findall(r"POPCORN_CLI_ID=(\S+)", hint)[0]
         found = client.get("/user/submissions/1").json()
         assert (found["job"]["status"], found["job"]["error"]) == ("succeeded", None)
         assert found["runs"][0]["result"]["test.0.status"] == "pass"
         assert "✅ Passed 1/1 tests" in found["runs"][0]["report"]
 
-        link = re.search(r"/login/\S+", lines[2])
+        link = re.search(r"/login/\S+", lines[1])
         assert link is not None
         entered = client.get(link[0], headers={"Accept": "text/html"})
         assert (entered.status_code, "HttpOnly" in entered.headers["set-cookie"]) == (303, True)
@@ -93,6 +102,19 @@ def test_a_server_that_is_told_to_end_ends(tmp_path):
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE_S)
     assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("open_registration", [True, False])
+def test_the_hint_names_who_and_the_runners_gpu(open_registration):
+    hint = submit_hint("http://h:1", Settings(open_registration=open_registration), "CPU")
+    client_id = re.findall(r"POPCORN_CLI_ID=(\S+)", hint)[0]
+    assert (SHORTEST_TOKEN <= len(client_id) <= LONGEST_TOKEN) is open_registration
+    assert hint.endswith(" --gpu CPU")
+    assert "--gpu" not in submit_hint("http://h:1", Settings(open_registration=open_registration))
+
+
+def test_how_many_new_users_an_open_server_takes():
+    assert settings_of(parser().parse_args(["serve", "--new-users-per-hour", "3"])).new_users_per_hour == 3
 
 
 def test_administration_by_hand(tmp_path, capsys):
