@@ -300,6 +300,23 @@ def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
+def planned_on(device: torch.device, make: Callable[[], Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """The plan that `make` makes; where there are several GPUs, made and called with `device` as the current one.
+
+    Triton launches on the current device.
+    """
+    if device.type != "cuda" or torch.cuda.device_count() == 1:
+        return make()
+    with torch.cuda.device(device):
+        plan = make()
+
+    def run_on_device(data: Any) -> Any:
+        with torch.cuda.device(device):
+            return plan(data)
+
+    return run_on_device
+
+
 def launcher(
     kernel: Any, grid: tuple[int, int, int], args: tuple, constants: dict[str, Any], options: dict[str, Any]
 ) -> Callable[..., None]:
@@ -591,6 +608,7 @@ import torch
 #     launcher,
 #     multiprocessors,
 #     next_power_of_2,
+#     planned_on,
 #     tl,
 #     triton_unavailable,
 # )
@@ -626,17 +644,7 @@ class TritonBackend:
         return params
 
     def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
-        device = data[0].device
-        if device.type != "cuda" or torch.cuda.device_count() == 1:
-            return TritonPlan(data, params)
-        with torch.cuda.device(device):
-            plan = TritonPlan(data, params)
-
-        def run_on_device(data: input_t) -> torch.Tensor:
-            with torch.cuda.device(device):  # Triton launches on the current device
-                return plan(data)
-
-        return run_on_device
+        return planned_on(data[0].device, lambda: TritonPlan(data, params))
 
 
 def default_splits(shape: Shape, block_m: int, block_n: int, device: torch.device) -> int:

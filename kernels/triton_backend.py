@@ -16,6 +16,7 @@ from kernels.triton_launch import (
     launcher,
     multiprocessors,
     next_power_of_2,
+    planned_on,
     tl,
     triton_unavailable,
 )
@@ -51,17 +52,7 @@ class TritonBackend:
         return params
 
     def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
-        device = data[0].device
-        if device.type != "cuda" or torch.cuda.device_count() == 1:
-            return TritonPlan(data, params)
-        with torch.cuda.device(device):
-            plan = TritonPlan(data, params)
-
-        def run_on_device(data: input_t) -> torch.Tensor:
-            with torch.cuda.device(device):  # Triton launches on the current device
-                return plan(data)
-
-        return run_on_device
+        return planned_on(data[0].device, lambda: TritonPlan(data, params))
 
 
 def default_splits(shape: Shape, block_m: int, block_n: int, device: torch.device) -> int:

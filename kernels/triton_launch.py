@@ -50,6 +50,23 @@ def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
+def planned_on(device: torch.device, make: Callable[[], Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """The plan that `make` makes; where there are several GPUs, made and called with `device` as the current one.
+
+    Triton launches on the current device.
+    """
+    if device.type != "cuda" or torch.cuda.device_count() == 1:
+        return make()
+    with torch.cuda.device(device):
+        plan = make()
+
+    def run_on_device(data: Any) -> Any:
+        with torch.cuda.device(device):
+            return plan(data)
+
+    return run_on_device
+
+
 def launcher(
     kernel: Any, grid: tuple[int, int, int], args: tuple, constants: dict[str, Any], options: dict[str, Any]
 ) -> Callable[..., None]:

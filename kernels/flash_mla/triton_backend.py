@@ -18,6 +18,7 @@ from kernels.triton_launch import (
     launcher,
     multiprocessors,
     next_power_of_2,
+    planned_on,
     tl,
     triton_unavailable,
 )
@@ -53,17 +54,7 @@ class TritonBackend:
         return params
 
     def plan(self, call: Call, params: dict[str, Any]) -> Callable[[Call], Outputs]:
-        device = call.q.device
-        if device.type != "cuda" or torch.cuda.device_count() == 1:
-            return TritonPlan(call, params)
-        with torch.cuda.device(device):
-            plan = TritonPlan(call, params)
-
-        def run_on_device(call: Call) -> Outputs:
-            with torch.cuda.device(device):  # Triton launches on the current device
-                return plan(call)
-
-        return run_on_device
+        return planned_on(call.q.device, lambda: TritonPlan(call, params))
 
 
 def default_splits(shape: Workload, block_m: int, block_n: int, device: torch.device) -> int:

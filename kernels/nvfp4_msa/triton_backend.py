@@ -10,7 +10,7 @@ import torch
 from kernels.nvfp4_msa.layout import HEAD_DIM, Inputs, Shape, shape_of
 from kernels.nvfp4_msa.triton_kernels import nvfp4_decode_kernel
 from kernels.nvfp4_msa.unpack import UNPACK_CONSTRAINTS, UNPACK_UNITS, unpack_ptx
-from kernels.triton_launch import OutOfResources, launcher, multiprocessors, next_power_of_2, triton_unavailable
+from kernels.triton_launch import OutOfResources, launcher, multiprocessors, next_power_of_2, planned_on, triton_unavailable
 
 HEADS = 16  # rows of the tensor-core operand to which a group of query heads is padded
 MAX_TRITON_SPLITS = 16  # the combine is unrolled over them
@@ -35,17 +35,7 @@ class TritonBackend:
         }
 
     def plan(self, data: tuple, params: dict[str, Any]) -> Callable[[tuple], torch.Tensor]:
-        device = data[0].device
-        if device.type != "cuda" or torch.cuda.device_count() == 1:
-            return TritonPlan(data, params)
-        with torch.cuda.device(device):
-            plan = TritonPlan(data, params)
-
-        def run_on_device(data: tuple) -> torch.Tensor:
-            with torch.cuda.device(device):  # Triton launches on the current device
-                return plan(data)
-
-        return run_on_device
+        return planned_on(data[0].device, lambda: TritonPlan(data, params))
 
 
 def default_splits(shape: Shape, sms: int) -> int:

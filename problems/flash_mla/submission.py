@@ -389,6 +389,23 @@ def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
+def planned_on(device: torch.device, make: Callable[[], Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """The plan that `make` makes; where there are several GPUs, made and called with `device` as the current one.
+
+    Triton launches on the current device.
+    """
+    if device.type != "cuda" or torch.cuda.device_count() == 1:
+        return make()
+    with torch.cuda.device(device):
+        plan = make()
+
+    def run_on_device(data: Any) -> Any:
+        with torch.cuda.device(device):
+            return plan(data)
+
+    return run_on_device
+
+
 def launcher(
     kernel: Any, grid: tuple[int, int, int], args: tuple, constants: dict[str, Any], options: dict[str, Any]
 ) -> Callable[..., None]:
@@ -1008,6 +1025,7 @@ import torch
 #     launcher,
 #     multiprocessors,
 #     next_power_of_2,
+#     planned_on,
 #     tl,
 #     triton_unavailable,
 # )
@@ -1043,17 +1061,7 @@ class TritonBackend:
         return params
 
     def plan(self, call: Call, params: dict[str, Any]) -> Callable[[Call], Outputs]:
-        device = call.q.device
-        if device.type != "cuda" or torch.cuda.device_count() == 1:
-            return TritonPlan(call, params)
-        with torch.cuda.device(device):
-            plan = TritonPlan(call, params)
-
-        def run_on_device(call: Call) -> Outputs:
-            with torch.cuda.device(device):  # Triton launches on the current device
-                return plan(call)
-
-        return run_on_device
+        return planned_on(call.q.device, lambda: TritonPlan(call, params))
 
 
 def default_splits(shape: Workload, block_m: int, block_n: int, device: torch.device) -> int:

@@ -315,6 +315,23 @@ def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
+def planned_on(device: torch.device, make: Callable[[], Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """The plan that `make` makes; where there are several GPUs, made and called with `device` as the current one.
+
+    Triton launches on the current device.
+    """
+    if device.type != "cuda" or torch.cuda.device_count() == 1:
+        return make()
+    with torch.cuda.device(device):
+        plan = make()
+
+    def run_on_device(data: Any) -> Any:
+        with torch.cuda.device(device):
+            return plan(data)
+
+    return run_on_device
+
+
 def launcher(
     kernel: Any, grid: tuple[int, int, int], args: tuple, constants: dict[str, Any], options: dict[str, Any]
 ) -> Callable[..., None]:
@@ -696,7 +713,7 @@ import torch
 # from kernels.nvfp4_msa.layout import HEAD_DIM, Inputs, Shape, shape_of
 # from kernels.nvfp4_msa.triton_kernels import nvfp4_decode_kernel
 # from kernels.nvfp4_msa.unpack import UNPACK_CONSTRAINTS, UNPACK_UNITS, unpack_ptx
-# from kernels.triton_launch import OutOfResources, launcher, multiprocessors, next_power_of_2, triton_unavailable
+# from kernels.triton_launch import OutOfResources, launcher, multiprocessors, next_power_of_2, planned_on, triton_unavailable
 
 HEADS = 16  # rows of the tensor-core operand to which a group of query heads is padded
 MAX_TRITON_SPLITS = 16  # the combine is unrolled over them
@@ -721,17 +738,7 @@ class TritonBackend:
         }
 
     def plan(self, data: tuple, params: dict[str, Any]) -> Callable[[tuple], torch.Tensor]:
-        device = data[0].device
-        if device.type != "cuda" or torch.cuda.device_count() == 1:
-            return TritonPlan(data, params)
-        with torch.cuda.device(device):
-            plan = TritonPlan(data, params)
-
-        def run_on_device(data: tuple) -> torch.Tensor:
-            with torch.cuda.device(device):  # Triton launches on the current device
-                return plan(data)
-
-        return run_on_device
+        return planned_on(data[0].device, lambda: TritonPlan(data, params))
 
 
 def default_splits(shape: Shape, sms: int) -> int:
