@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import importlib
 import itertools
 import json
 import multiprocessing
@@ -33,13 +32,14 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBLEM = ROOT / "problems" / "flash_mla"
-sys.path[:0] = [str(PROBLEM), str(ROOT)]  # the problem's reference.py and task.py, not those of the repository's root
+sys.path.insert(0, str(ROOT))
 
+from harness.modules import ModuleSpace  # noqa: E402
 from kernels.flash_mla.call import Call, check_call, workload  # noqa: E402
 from kernels.flash_mla.triton_backend import TritonBackend, TritonPlan  # noqa: E402
 from kernels.triton_launch import ceil_div, multiprocessors  # noqa: E402
 
-reference: Any = importlib.import_module("reference")  # the problem's, which a type checker would not find
+reference: Any = ModuleSpace(PROBLEM).load("reference")  # the problem's, not the repository root's
 LONG = {"qseqlen": 1, "kvseqlen": 32768, "page": 64}
 # FlashMLA's cold medians on an H200 in microseconds, by (heads up to, batch): V32, topk 2048.
 FLASH_MLA_US = {(64, 4): 21.6, (64, 32): 47, (64, 64): 74, (64, 128): 116, (64, 256): 226, (128, 128): 189, (128, 256): 371}
