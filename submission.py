@@ -47,16 +47,158 @@ DISPATCH_TABLE = {
     ],
 }
 
+# >>> kernels/selection.py
+"""Which of a problem's backends serves a call, with which parameters, and the cache of the plans that result."""
+
+# from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+BACKEND_VARIABLE = "KERNELPROOF_BACKEND"
+MAX_PLANS = 64  # a plan holds its workspace and output
+# A tuned entry is used for a shape at most this far away (in factors of two); beyond it the backend computes defaults.
+MAX_DISTANCE = 1.0
+
+
+class BackendError(RuntimeError):
+    """The backend that KERNELPROOF_BACKEND names cannot be used."""
+
+
+class Backend(Protocol):
+    """`data` is what custom_kernel is given, or what the problem makes of it; `shape` what its `shape_of` says of it."""
+
+    name: str
+
+    def available(self, device: torch.device, /) -> str | None:
+        """None, or why tensors on `device` cannot be served."""
+        ...
+
+    def default_params(self, shape: Any, device: torch.device, /) -> dict[str, Any]:
+        """Parameters for a shape without a tuned entry."""
+        ...
+
+    def plan(self, data: Any, params: dict[str, Any], /) -> Callable[[Any], Any]:
+        """A callable that computes the output for every input whose plan_key equals that of `data`."""
+        ...
+
+
+class Choice(NamedTuple):
+    backend: Backend
+    params: dict[str, Any]
+
+
+class Selection:
+    """The backends of one problem.
+
+    backends: in order of preference; the first that is available serves a shape without a tuned entry.
+    table: {device label: [{"shape": [...], "backend": name, "params": {...}}]}, tuned.
+    shape_of: data -> a tuple of sizes and names, in the order of the table's shapes.
+    plan_key: data -> a hashable, equal where a plan may be shared.
+    check: raises what is wrong with data, once for each plan.
+    """
+
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        table: dict[str, list[dict[str, Any]]],
+        shape_of: Callable[[Any], Any],
+        plan_key: Callable[[Any], tuple],
+        check: Callable[[Any], None] = lambda data: None,
+    ) -> None:
+        self.backends, self.table = tuple(backends), table
+        self.shape_of, self.plan_key, self.check = shape_of, plan_key, check
+        self.plans: dict[tuple, Callable[[Any], Any]] = {}
+
+    def usable(self, device: torch.device, wanted: str) -> dict[str, Backend]:
+        """Available backends by name in order of preference; only `wanted` unless that is "auto". Raises BackendError.
+
+        With a name no other backend is asked: AITER answers by importing itself.
+        """
+        if wanted == "auto":
+            return {backend.name: backend for backend in self.backends if backend.available(device) is None}
+        named = {backend.name: backend for backend in self.backends}
+        if wanted not in named:
+            names = ", ".join(["auto", *named])
+            raise BackendError(f"{BACKEND_VARIABLE}={wanted}: no such backend; choose one of {names}")
+        reason = named[wanted].available(device)
+        if reason:
+            raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes what this machine has")
+        return {wanted: named[wanted]}
+
+    def tuned_entry(self, shape: Sequence[int | str], labels: list[str], names: Sequence[str]) -> dict[str, Any] | None:
+        """The nearest tuned entry for one of the backends `names`, from the first label that has one near enough."""
+        for label in labels:
+            entries = [entry for entry in self.table.get(label, ()) if entry["backend"] in names]
+            distances = [distance(shape, entry["shape"]) for entry in entries]
+            if distances and min(distances) <= MAX_DISTANCE:
+                return entries[distances.index(min(distances))]
+        return None
+
+    def entry_for(self, data: Any, names: Sequence[str]) -> dict[str, Any] | None:
+        """What the table has for `data` on its device and one of the backends `names`."""
+        return self.tuned_entry(self.shape_of(data), device_labels(data[0].device), names)
+
+    def choose(self, data: Any) -> Choice:
+        """Tuned entry, else the defaults of the first usable backend. Raises BackendError."""
+        shape, device = self.shape_of(data), data[0].device
+        backends = self.usable(device, os.environ.get(BACKEND_VARIABLE, "auto"))
+        entry = self.entry_for(data, list(backends))
+        backend = backends[entry["backend"]] if entry else next(iter(backends.values()))
+        return Choice(backend, {**backend.default_params(shape, device), **(entry["params"] if entry else {})})
+
+    def plan_for(self, data: Any, plans: dict[tuple, Callable[[Any], Any]] | None = None) -> Callable[[Any], Any]:
+        """The plan that serves `data`, kept in `plans` or, without, here. Raises BackendError and what `check` raises."""
+        if plans is None:
+            plans = self.plans
+        key = (os.environ.get(BACKEND_VARIABLE, "auto"), *self.plan_key(data))
+        plan = plans.get(key)
+        if plan is None:
+            self.check(data)
+            backend, params = self.choose(data)
+            while len(plans) >= MAX_PLANS:
+                del plans[next(iter(plans))]
+            plan = plans[key] = backend.plan(data, params)
+        return plan
+
+
+def distance(shape: Sequence[int | str], other: Sequence[int | str]) -> float:
+    """Sum of |log2| ratios: 1.0 is one factor of two in one size. Shapes that differ in a name are infinitely far."""
+    total = 0.0
+    for mine, theirs in zip(shape, other, strict=True):
+        if isinstance(mine, str) or isinstance(theirs, str):
+            total += 0.0 if mine == theirs else math.inf
+        else:
+            total += abs(math.log2(max(mine, 1) / max(theirs, 1)))
+    return total
+
+
+def device_labels(device: torch.device) -> list[str]:
+    """What a table may call this device, most specific first: words of its name, then its architecture."""
+    if device.type != "cuda":
+        return [device.type]
+    properties = torch.cuda.get_device_properties(device)
+    # On ROCm gcnArchName reads like "gfx950:sramecc+:xnack-".
+    arch = getattr(properties, "gcnArchName", "").split(":")[0] or f"sm_{properties.major}{properties.minor}"
+    return [*properties.name.split(), arch]
+
+
+def tensor_key(tensor: torch.Tensor) -> tuple:
+    """Everything but the contents and the exact address: compiled kernels may assume 16-byte alignment."""
+    return tensor.dtype, tensor.shape, tensor.stride(), tensor.data_ptr() & 15
+
 # >>> kernels/layout.py
 """Sizes of the mixed-MLA problem, the shape that dispatch looks up, and the key under which a plan is cached."""
 
 # from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
-import torch
-
+# from kernels.selection import tensor_key
 from task import input_t
 
 QK_DIM = 576  # one KV row: 512 latent values (also V) and 64 rotary ones
@@ -76,19 +218,10 @@ class Shape(NamedTuple):
         """Query rows that share one sequence's KV."""
         return self.q_len * self.heads
 
-    def distance(self, other: Shape) -> float:
-        """Sum of |log2| ratios: 1.0 is one factor of two in one dimension."""
-        return sum(abs(math.log2(max(mine, 1) / max(theirs, 1))) for mine, theirs in zip(self, other, strict=True))
-
 
 def shape_of(data: input_t) -> Shape:
     q, _, _, kv_indptr, config = data
     return Shape(kv_indptr.numel() - 1, int(config["q_seq_len"]), int(config["kv_seq_len"]), q.shape[1])
-
-
-def tensor_key(tensor: torch.Tensor) -> tuple:
-    """Everything but the contents and the exact address: compiled kernels may assume 16-byte alignment."""
-    return tensor.dtype, tensor.shape, tensor.stride(), tensor.data_ptr() & 15
 
 
 def plan_key(data: input_t) -> tuple:
@@ -4156,124 +4289,22 @@ class CudaPlan:
         return self.out
 
 # >>> kernels/dispatch.py
-"""Which backend and which parameters serve a call, and the cache of the plans that result."""
+"""The backends of mixed MLA and their tuned parameters."""
 
 # from __future__ import annotations
-
-import os
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
-
-import torch
 
 # from kernels.aiter_backend import AiterBackend
 # from kernels.assets import DISPATCH_TABLE
 # from kernels.cuda_backend import CudaBackend
 # from kernels.hip_backend import HipBackend
-# from kernels.layout import Shape, plan_key, shape_of
+# from kernels.layout import plan_key, shape_of
+# from kernels.selection import Selection
 # from kernels.torch_backend import TorchBackend
 # from kernels.triton_backend import TritonBackend
-from task import input_t
 
-BACKEND_VARIABLE = "KERNELPROOF_BACKEND"
-MAX_PLANS = 64  # a plan holds its workspace and output
-# A tuned entry is used for a shape at most this far away (in factors of two); beyond it the backend computes defaults.
-MAX_DISTANCE = 1.0
-
-
-class BackendError(RuntimeError):
-    """The backend that KERNELPROOF_BACKEND names cannot be used."""
-
-
-class Backend(Protocol):
-    name: str
-
-    def available(self, device: torch.device) -> str | None:
-        """None, or why tensors on `device` cannot be served."""
-        ...
-
-    def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
-        """Parameters for a shape without a tuned entry."""
-        ...
-
-    def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
-        """A callable for every input whose plan_key equals that of `data`; it returns bf16 [total_q, heads, 512]."""
-        ...
-
-
-# In order of preference; the first that is available serves a shape without a tuned entry.
-BACKENDS: tuple[Backend, ...] = (HipBackend(), AiterBackend(), TritonBackend(), CudaBackend(), TorchBackend())
-
-
-class Choice(NamedTuple):
-    backend: Backend
-    params: dict[str, Any]
-
-
-def usable_backends(device: torch.device, wanted: str) -> list[Backend]:
-    """Available backends in order of preference; only `wanted` unless that is "auto"."""
-    if wanted == "auto":
-        return [backend for backend in BACKENDS if backend.available(device) is None]
-    for backend in BACKENDS:
-        if backend.name == wanted:
-            reason = backend.available(device)
-            if reason:
-                raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes what this machine has")
-            return [backend]
-    names = ", ".join(["auto", *(backend.name for backend in BACKENDS)])
-    raise BackendError(f"{BACKEND_VARIABLE}={wanted}: no such backend; choose one of {names}")
-
-
-def device_labels(device: torch.device) -> list[str]:
-    """What dispatch.yml may call this device, most specific first: words of its name, then its architecture."""
-    if device.type != "cuda":
-        return [device.type]
-    properties = torch.cuda.get_device_properties(device)
-    # On ROCm gcnArchName reads like "gfx950:sramecc+:xnack-".
-    arch = getattr(properties, "gcnArchName", "").split(":")[0] or f"sm_{properties.major}{properties.minor}"
-    return [*properties.name.split(), arch]
-
-
-def tuned_entry(shape: Shape, labels: list[str], names: list[str]) -> dict[str, Any] | None:
-    """The nearest tuned entry for one of the backends `names`, from the first label that has one near enough."""
-    for label in labels:
-        near = []
-        for entry in DISPATCH_TABLE.get(label, ()):
-            distance = shape.distance(Shape(*entry["shape"]))
-            if entry["backend"] in names and distance <= MAX_DISTANCE:
-                near.append((distance, entry))
-        if near:
-            return min(near, key=lambda pair: pair[0])[1]
-    return None
-
-
-def choose(shape: Shape, device: torch.device, wanted: str) -> Choice:
-    """Never fails for a shape: tuned entry, else the defaults of the first usable backend.
-
-    Raises BackendError if `wanted` names no backend, or one that is not available here.
-    """
-    backends = {backend.name: backend for backend in usable_backends(device, wanted)}
-    entry = tuned_entry(shape, device_labels(device), list(backends))
-    if entry is None:
-        backend = next(iter(backends.values()))
-        return Choice(backend, backend.default_params(shape, device))
-    backend = backends[entry["backend"]]
-    return Choice(backend, {**backend.default_params(shape, device), **entry["params"]})
-
-
-PLANS: dict[tuple, Callable[[input_t], torch.Tensor]] = {}
-
-
-def plan_for(data: input_t) -> Callable[[input_t], torch.Tensor]:
-    wanted = os.environ.get(BACKEND_VARIABLE, "auto")
-    key = (wanted, *plan_key(data))
-    plan = PLANS.get(key)
-    if plan is None:
-        backend, params = choose(shape_of(data), data[0].device, wanted)
-        while len(PLANS) >= MAX_PLANS:
-            del PLANS[next(iter(PLANS))]
-        plan = PLANS[key] = backend.plan(data, params)
-    return plan
+SELECTION = Selection(
+    (HipBackend(), AiterBackend(), TritonBackend(), CudaBackend(), TorchBackend()), DISPATCH_TABLE, shape_of, plan_key
+)
 
 # >>> kernels/origin.py
 """Maps a line of the generated submission back to the file under kernels/ that it came from."""
@@ -4310,11 +4341,9 @@ def note_origin(error: Exception) -> None:
 
 # from __future__ import annotations
 
-import os
 from typing import Any
 
-# from kernels.dispatch import BACKEND_VARIABLE, choose, plan_for
-# from kernels.layout import shape_of
+# from kernels.dispatch import SELECTION
 # from kernels.origin import note_origin
 from task import input_t, output_t
 
@@ -4325,7 +4354,7 @@ def custom_kernel(data: input_t) -> output_t:
     The output buffer belongs to the plan of this input's shapes: the next call of equal shapes overwrites it.
     """
     try:
-        return plan_for(data)(data)
+        return SELECTION.plan_for(data)(data)
     except Exception as error:
         note_origin(error)
         raise
@@ -4333,5 +4362,5 @@ def custom_kernel(data: input_t) -> output_t:
 
 def describe(data: input_t) -> dict[str, Any]:
     """The backend and parameters that serve `data`."""
-    backend, params = choose(shape_of(data), data[0].device, os.environ.get(BACKEND_VARIABLE, "auto"))
+    backend, params = SELECTION.choose(data)
     return {"backend": backend.name, "params": params}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from kernels.dispatch import BACKEND_VARIABLE, choose, plan_for
-from kernels.layout import shape_of
+from kernels.dispatch import SELECTION
 from kernels.origin import note_origin
 from task import input_t, output_t
 
@@ -17,7 +15,7 @@ def custom_kernel(data: input_t) -> output_t:
     The output buffer belongs to the plan of this input's shapes: the next call of equal shapes overwrites it.
     """
     try:
-        return plan_for(data)(data)
+        return SELECTION.plan_for(data)(data)
     except Exception as error:
         note_origin(error)
         raise
@@ -25,5 +23,5 @@ def custom_kernel(data: input_t) -> output_t:
 
 def describe(data: input_t) -> dict[str, Any]:
     """The backend and parameters that serve `data`."""
-    backend, params = choose(shape_of(data), data[0].device, os.environ.get(BACKEND_VARIABLE, "auto"))
+    backend, params = SELECTION.choose(data)
     return {"backend": backend.name, "params": params}

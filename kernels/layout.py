@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
-import torch
-
+from kernels.selection import tensor_key
 from task import input_t
 
 QK_DIM = 576  # one KV row: 512 latent values (also V) and 64 rotary ones
@@ -26,19 +24,10 @@ class Shape(NamedTuple):
         """Query rows that share one sequence's KV."""
         return self.q_len * self.heads
 
-    def distance(self, other: Shape) -> float:
-        """Sum of |log2| ratios: 1.0 is one factor of two in one dimension."""
-        return sum(abs(math.log2(max(mine, 1) / max(theirs, 1))) for mine, theirs in zip(self, other, strict=True))
-
 
 def shape_of(data: input_t) -> Shape:
     q, _, _, kv_indptr, config = data
     return Shape(kv_indptr.numel() - 1, int(config["q_seq_len"]), int(config["kv_seq_len"]), q.shape[1])
-
-
-def tensor_key(tensor: torch.Tensor) -> tuple:
-    """Everything but the contents and the exact address: compiled kernels may assume 16-byte alignment."""
-    return tensor.dtype, tensor.shape, tensor.stride(), tensor.data_ptr() & 15
 
 
 def plan_key(data: input_t) -> tuple:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -18,72 +19,112 @@ class BackendError(RuntimeError):
     """The backend that KERNELPROOF_BACKEND names cannot be used."""
 
 
+class Backend(Protocol):
+    """`data` is what custom_kernel is given, or what the problem makes of it; `shape` what its `shape_of` says of it."""
+
+    name: str
+
+    def available(self, device: torch.device, /) -> str | None:
+        """None, or why tensors on `device` cannot be served."""
+        ...
+
+    def default_params(self, shape: Any, device: torch.device, /) -> dict[str, Any]:
+        """Parameters for a shape without a tuned entry."""
+        ...
+
+    def plan(self, data: Any, params: dict[str, Any], /) -> Callable[[Any], Any]:
+        """A callable that computes the output for every input whose plan_key equals that of `data`."""
+        ...
+
+
 class Choice(NamedTuple):
-    backend: Any
+    backend: Backend
     params: dict[str, Any]
 
 
 class Selection:
     """The backends of one problem.
 
-    backends: in order of preference, each with name, available(device), default_params(shape, device), plan(data, params).
+    backends: in order of preference; the first that is available serves a shape without a tuned entry.
     table: {device label: [{"shape": [...], "backend": name, "params": {...}}]}, tuned.
-    shape_of: data -> a named tuple with `distance`; plan_key: data -> a hashable, equal where a plan may be shared.
+    shape_of: data -> a tuple of sizes and names, in the order of the table's shapes.
+    plan_key: data -> a hashable, equal where a plan may be shared.
     check: raises what is wrong with data, once for each plan.
     """
 
     def __init__(
         self,
-        backends: Sequence[Any],
+        backends: Sequence[Backend],
         table: dict[str, list[dict[str, Any]]],
-        shape_of: Callable[[tuple], Any],
-        plan_key: Callable[[tuple], tuple],
-        check: Callable[[tuple], None],
+        shape_of: Callable[[Any], Any],
+        plan_key: Callable[[Any], tuple],
+        check: Callable[[Any], None] = lambda data: None,
     ) -> None:
         self.backends, self.table = tuple(backends), table
         self.shape_of, self.plan_key, self.check = shape_of, plan_key, check
-        self.plans: dict[tuple, Callable[[tuple], torch.Tensor]] = {}
+        self.plans: dict[tuple, Callable[[Any], Any]] = {}
 
-    def usable(self, device: torch.device, wanted: str) -> dict[str, Any]:
-        """Available backends by name in order of preference; only `wanted` unless that is "auto". Raises BackendError."""
-        reasons = {backend.name: backend.available(device) for backend in self.backends}
+    def usable(self, device: torch.device, wanted: str) -> dict[str, Backend]:
+        """Available backends by name in order of preference; only `wanted` unless that is "auto". Raises BackendError.
+
+        With a name no other backend is asked: AITER answers by importing itself.
+        """
         if wanted == "auto":
-            return {backend.name: backend for backend in self.backends if reasons[backend.name] is None}
-        if wanted not in reasons:
-            names = ", ".join(["auto", *reasons])
+            return {backend.name: backend for backend in self.backends if backend.available(device) is None}
+        named = {backend.name: backend for backend in self.backends}
+        if wanted not in named:
+            names = ", ".join(["auto", *named])
             raise BackendError(f"{BACKEND_VARIABLE}={wanted}: no such backend; choose one of {names}")
-        if reasons[wanted]:
-            raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reasons[wanted]}; use auto, which takes what this machine has")
-        return {backend.name: backend for backend in self.backends if backend.name == wanted}
+        reason = named[wanted].available(device)
+        if reason:
+            raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes what this machine has")
+        return {wanted: named[wanted]}
 
-    def tuned_entry(self, shape: Any, labels: list[str], names: Sequence[str]) -> dict[str, Any] | None:
+    def tuned_entry(self, shape: Sequence[int | str], labels: list[str], names: Sequence[str]) -> dict[str, Any] | None:
         """The nearest tuned entry for one of the backends `names`, from the first label that has one near enough."""
         for label in labels:
             entries = [entry for entry in self.table.get(label, ()) if entry["backend"] in names]
-            distances = [shape.distance(type(shape)(*entry["shape"])) for entry in entries]
+            distances = [distance(shape, entry["shape"]) for entry in entries]
             if distances and min(distances) <= MAX_DISTANCE:
                 return entries[distances.index(min(distances))]
         return None
 
-    def choose(self, data: tuple) -> Choice:
+    def entry_for(self, data: Any, names: Sequence[str]) -> dict[str, Any] | None:
+        """What the table has for `data` on its device and one of the backends `names`."""
+        return self.tuned_entry(self.shape_of(data), device_labels(data[0].device), names)
+
+    def choose(self, data: Any) -> Choice:
         """Tuned entry, else the defaults of the first usable backend. Raises BackendError."""
         shape, device = self.shape_of(data), data[0].device
         backends = self.usable(device, os.environ.get(BACKEND_VARIABLE, "auto"))
-        entry = self.tuned_entry(shape, device_labels(device), list(backends))
+        entry = self.entry_for(data, list(backends))
         backend = backends[entry["backend"]] if entry else next(iter(backends.values()))
         return Choice(backend, {**backend.default_params(shape, device), **(entry["params"] if entry else {})})
 
-    def plan_for(self, data: tuple) -> Callable[[tuple], torch.Tensor]:
-        """The plan that serves `data`. Raises BackendError and what `check` raises."""
+    def plan_for(self, data: Any, plans: dict[tuple, Callable[[Any], Any]] | None = None) -> Callable[[Any], Any]:
+        """The plan that serves `data`, kept in `plans` or, without, here. Raises BackendError and what `check` raises."""
+        if plans is None:
+            plans = self.plans
         key = (os.environ.get(BACKEND_VARIABLE, "auto"), *self.plan_key(data))
-        plan = self.plans.get(key)
+        plan = plans.get(key)
         if plan is None:
             self.check(data)
             backend, params = self.choose(data)
-            while len(self.plans) >= MAX_PLANS:
-                del self.plans[next(iter(self.plans))]
-            plan = self.plans[key] = backend.plan(data, params)
+            while len(plans) >= MAX_PLANS:
+                del plans[next(iter(plans))]
+            plan = plans[key] = backend.plan(data, params)
         return plan
+
+
+def distance(shape: Sequence[int | str], other: Sequence[int | str]) -> float:
+    """Sum of |log2| ratios: 1.0 is one factor of two in one size. Shapes that differ in a name are infinitely far."""
+    total = 0.0
+    for mine, theirs in zip(shape, other, strict=True):
+        if isinstance(mine, str) or isinstance(theirs, str):
+            total += 0.0 if mine == theirs else math.inf
+        else:
+            total += abs(math.log2(max(mine, 1) / max(theirs, 1)))
+    return total
 
 
 def device_labels(device: torch.device) -> list[str]:
@@ -94,3 +135,8 @@ def device_labels(device: torch.device) -> list[str]:
     # On ROCm gcnArchName reads like "gfx950:sramecc+:xnack-".
     arch = getattr(properties, "gcnArchName", "").split(":")[0] or f"sm_{properties.major}{properties.minor}"
     return [*properties.name.split(), arch]
+
+
+def tensor_key(tensor: torch.Tensor) -> tuple:
+    """Everything but the contents and the exact address: compiled kernels may assume 16-byte alignment."""
+    return tensor.dtype, tensor.shape, tensor.stride(), tensor.data_ptr() & 15

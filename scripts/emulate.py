@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import reference  # noqa: E402
-from kernels.dispatch import tuned_entry  # noqa: E402
+from kernels.dispatch import SELECTION  # noqa: E402
 from kernels.hip_backend import UNTUNED_TRAITS, Traits, traits_of, tuned_traits  # noqa: E402
 from kernels.hip_module import HIP_ARCH  # noqa: E402
 from kernels.layout import Shape  # noqa: E402
@@ -77,7 +77,7 @@ class Case:
 
 def hip_entry(shape: Shape) -> tuple[Traits, int]:
     """What dispatch.yml gives a shape if the HIP backend serves it."""
-    entry = tuned_entry(shape, [HIP_ARCH], ["hip"])
+    entry = SELECTION.tuned_entry(shape, [HIP_ARCH], ["hip"])
     if entry is None:
         raise LookupError(f"configs/dispatch.yml has no hip entry for {HIP_ARCH} near {shape}; official shapes need one")
     return traits_of(entry["params"]), entry["params"]["num_kv_splits"]

@@ -13,7 +13,7 @@ from typing import Any
 from gfx950 import compile_hip
 from gfx950.emulator import Counters, Estimate, Schedule, estimate
 from gfx950.emulator.executor import BufferTraffic
-from kernels.dispatch import tuned_entry
+from kernels.dispatch import SELECTION
 from kernels.hip_backend import Traits, device_source, tuned_traits
 from kernels.hip_module import HIP_ARCH
 from kernels.layout import Shape
@@ -85,7 +85,7 @@ def describe(traits: Traits) -> str:
 
 def chosen(shape: Shape) -> str:
     """What serves the shape where both AITER and hipcc are installed."""
-    entry = tuned_entry(shape, [HIP_ARCH], ["hip", "aiter"])
+    entry = SELECTION.tuned_entry(shape, [HIP_ARCH], ["hip", "aiter"])
     return "-" if entry is None else entry["backend"]
 
 

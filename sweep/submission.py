@@ -19,14 +19,12 @@ CHOICE_KEY = "sweep_variant"
 CHOICE_BYTES = 2048  # one size for all, so that another variant is only new contents of the same buffers
 TABLE = "configs/dispatch.yml"
 
-# What follows the bundle. The names that it redefines are those of kernels/dispatch.py, layout.py and entry.py.
+# What follows the bundle: another SELECTION takes the place of kernels/dispatch.py's.
 TAIL = '''
 # ---- appended for a sweep: a variant takes the place of the dispatch table ----
 import json as sweep_json
 
 SWEEP_VARIANTS = sweep_json.loads(r"""{variants}""")
-sweep_choose, sweep_plan_key, sweep_kernel = choose, plan_key, custom_kernel
-sweep_variant = ""
 
 
 def sweep_variant_of(data):
@@ -37,25 +35,22 @@ def sweep_variant_of(data):
     return SWEEP_VARIANTS.get("x".join(map(str, shape_of(data))), "")
 
 
-def plan_key(data):
-    return (sweep_variant, *sweep_plan_key(data))
+class SweepSelection(Selection):
+    def entry_for(self, data, names):
+        variant = sweep_variant_of(data)
+        if not variant:
+            return super().entry_for(data, names)
+        entry = sweep_json.loads(variant)
+        if entry["backend"] not in names:
+            raise BackendError(f"{{entry['backend']}} is not among the backends that can be used here: {{', '.join(names)}}")
+        return entry
 
 
-def choose(shape, device, wanted):
-    if not sweep_variant:
-        return sweep_choose(shape, device, wanted)
-    named = sweep_json.loads(sweep_variant)
-    backends = {{backend.name: backend for backend in usable_backends(device, wanted)}}
-    if named["backend"] not in backends:
-        raise BackendError(f"{{named['backend']}} is not among the backends that can be used here: {{', '.join(backends)}}")
-    backend = backends[named["backend"]]
-    return Choice(backend, {{**backend.default_params(shape, device), **named["params"]}})
+def sweep_plan_key(data):
+    return (sweep_variant_of(data), *plan_key(data))
 
 
-def custom_kernel(data):
-    global sweep_variant
-    sweep_variant = sweep_variant_of(data)
-    return sweep_kernel(data)
+SELECTION = SweepSelection(SELECTION.backends, SELECTION.table, shape_of, sweep_plan_key, SELECTION.check)
 '''
 
 

@@ -9,10 +9,11 @@ Cache layouts, per token of page p and slot s (sizes in bytes):
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import torch
+
+from kernels.selection import tensor_key
 
 V_DIM = 512
 FP8_LAYOUTS = {656: ("v32", 576), 584: ("model1", 512)}  # nominal last dim of the cache -> layout, dims of q
@@ -42,12 +43,6 @@ class Workload(NamedTuple):
     def groups(self) -> int:
         """How many sets of such rows there are."""
         return self.batch * (self.kv_heads if self.kind == "dense" else self.q_len)
-
-    def distance(self, other: Workload) -> float:
-        """Sum of |log2| ratios: 1.0 is one factor of two in one size. Other kinds are infinitely far."""
-        if self.kind != other.kind:
-            return math.inf
-        return sum(abs(math.log2(max(a, 1) / max(b, 1))) for a, b in zip(self[1:], other[1:], strict=True))
 
 
 class Call(NamedTuple):
@@ -192,12 +187,8 @@ def kind(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
-def tensor_key(tensor: torch.Tensor | None) -> tuple | None:
-    """Everything but the contents and the exact address: compiled kernels may assume 16-byte alignment."""
-    return None if tensor is None else (tensor.dtype, tensor.shape, tensor.stride(), tensor.data_ptr() & 15)
-
-
 def call_key(call: Call) -> tuple:
     """Two calls with equal keys may share a plan: the scale and the contents of tensors are read at every call."""
-    tensors = (value for value in call if isinstance(value, torch.Tensor) or value is None)
-    return call.q.device, call.layout, call.causal, *map(tensor_key, tensors)
+    q, cache, layout, _, causal, *optional = call
+    keys = (None if tensor is None else tensor_key(tensor) for tensor in optional)
+    return q.device, layout, causal, tensor_key(q), tensor_key(cache), *keys

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from kernels.flash_mla.call import Call, FlashMlaError, call_key, check_call
+from kernels.flash_mla.call import Call, FlashMlaError, check_call
 from kernels.flash_mla.dispatch import SELECTION
-from kernels.selection import MAX_PLANS
 
 
 class MetadataMismatch(FlashMlaError):
@@ -90,7 +89,7 @@ def flash_mla_with_kvcache(
         raise FlashMlaError(f"tile_scheduler_metadata is a {found}; it has to come from get_mla_metadata() of this module")
     call = check_call(arguments)
     agree(metadata, call, is_fp8_kvcache)
-    return plan_for(metadata, call)(call)
+    return SELECTION.plan_for(call, metadata.plans)(call)
 
 
 def config_of(call: Call, is_fp8: bool) -> FlashMLASchedMeta.Config:
@@ -122,14 +121,3 @@ def agree(metadata: FlashMLASchedMeta, call: Call, is_fp8: bool) -> None:
                     f"tile_scheduler_metadata.config.{field.name} is {known} from its first call and {found} in this one; "
                     "use one get_mla_metadata() for each combination of sizes"
                 )
-
-
-def plan_for(metadata: FlashMLASchedMeta, call: Call) -> Callable[[Call], tuple[torch.Tensor, torch.Tensor]]:
-    key = call_key(call)
-    plan = metadata.plans.get(key)
-    if plan is None:
-        backend, params = SELECTION.choose(call)
-        while len(metadata.plans) >= MAX_PLANS:
-            del metadata.plans[next(iter(metadata.plans))]
-        plan = metadata.plans[key] = backend.plan(call, params)
-    return plan

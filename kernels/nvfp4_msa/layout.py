@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from kernels.selection import tensor_key
+
 HEAD_DIM = 128
 PAGE_TOKENS = 128  # block = page
 TOKEN_BYTES = 72  # of K or of V, in the cache's nominal shape
@@ -71,10 +73,6 @@ class Shape(NamedTuple):
     num_kv_heads: int
     group_size: int
 
-    def distance(self, other: Shape) -> float:
-        """Sum of |log2| ratios: 1.0 is one factor of two in one dimension."""
-        return sum(abs(math.log2(max(mine, 1) / max(theirs, 1))) for mine, theirs in zip(self, other, strict=True))
-
     @property
     def pairs(self) -> int:
         """(row, KV head) pairs that may see something."""
@@ -88,11 +86,9 @@ def shape_of(data: tuple) -> Shape:
 
 
 def plan_key(data: tuple) -> tuple:
-    """Two inputs with equal keys may share a plan: everything but contents and exact addresses, of which 16-byte alignment
-    matters."""
+    """Two inputs with equal keys may share a plan."""
     tensors, config = data[:-1], data[-1]
-    keys = ((tensor.dtype, tensor.shape, tensor.stride(), tensor.data_ptr() & 15) for tensor in tensors)
-    return tensors[0].device, *sorted(config.items()), *keys
+    return tensors[0].device, *sorted(config.items()), *map(tensor_key, tensors)
 
 
 def check_input(data: tuple) -> None:

@@ -6,14 +6,15 @@ import pytest
 import torch
 from mla_oracle import BF16_REL_L2, make_input, oracle, worst_rel_l2
 
-from kernels import dispatch
+from kernels import selection
+from kernels.dispatch import SELECTION
 from kernels.entry import custom_kernel, describe
 from kernels.layout import plan_key
 
 
 @pytest.fixture(autouse=True)
 def empty_cache(monkeypatch):
-    monkeypatch.setattr(dispatch, "PLANS", {})
+    monkeypatch.setattr(SELECTION, "plans", {})
     monkeypatch.setenv("KERNELPROOF_BACKEND", "torch")
 
 
@@ -28,7 +29,7 @@ def test_other_boundaries_of_the_same_size_share_a_plan_and_give_their_own_resul
     assert plan_key(first) == plan_key(second)
     for data in (first, second, first):
         assert worst_rel_l2(custom_kernel(data), oracle(data, "bf16")) < BF16_REL_L2
-    assert len(dispatch.PLANS) == 1
+    assert len(SELECTION.plans) == 1
 
 
 def test_boundaries_changed_in_place_are_seen():
@@ -77,10 +78,10 @@ def test_what_a_plan_depends_on_is_in_its_key():
 
 
 def test_the_cache_is_bounded(monkeypatch):
-    monkeypatch.setattr(dispatch, "MAX_PLANS", 3)
+    monkeypatch.setattr(selection, "MAX_PLANS", 3)
     for length in range(1, 8):
         custom_kernel(make_input([length]))
-    assert len(dispatch.PLANS) == 3
+    assert len(SELECTION.plans) == 3
 
 
 def test_describe_names_the_backend_and_its_parameters():

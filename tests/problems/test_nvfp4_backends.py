@@ -1,4 +1,4 @@
-"""The torch backend against the oracle, and what chooses a backend and its parameters."""
+"""The torch backend against the oracle, and what the problem's dispatch knows of its backends."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from kernels.nvfp4_msa.entry import custom_kernel, describe
 from kernels.nvfp4_msa.layout import Shape, plan_key, shape_of
 from kernels.nvfp4_msa.torch_backend import TorchBackend
 from kernels.nvfp4_msa.triton_backend import TritonBackend
-from kernels.selection import BACKEND_VARIABLE, MAX_PLANS, BackendError, Selection
+from kernels.selection import BACKEND_VARIABLE, BackendError
 
 CPU = torch.device("cpu")
 
@@ -60,50 +60,6 @@ def test_equal_shapes_share_a_plan_and_others_do_not():
     assert plan_key(one) == plan_key(two)
     changes = ({"topk": 4}, {"vscales": "linear"}, {"batchsize": 3}, {"padrows": 1}, {"kvseqlen": 301})
     assert len({plan_key(make_input(**change)) for change in changes} | {plan_key(one)}) == len(changes) + 1
-
-
-def plan_counter(table=None):
-    """A Selection of one backend that counts its plans."""
-
-    class Counting:
-        name = "counting"
-        planned = 0
-
-        def available(self, device):
-            return None
-
-        def default_params(self, shape, device):
-            return {"a": 1, "b": 2}
-
-        def plan(self, data, params):
-            self.planned += 1
-            return lambda data: params
-
-    backend = Counting()
-    return backend, Selection([backend], table or {}, lambda data: Shape(*data[1]), lambda data: data[1], lambda data: None)
-
-
-def test_plans_are_kept_and_the_oldest_goes_first(monkeypatch):
-    monkeypatch.setenv(BACKEND_VARIABLE, "auto")
-    backend, selection = plan_counter()
-    inputs = [(torch.zeros(1), (batch, 1, 1, 1, 1, 1)) for batch in range(1, MAX_PLANS + 2)]
-    for data in (inputs[0], *inputs):
-        selection.plan_for(data)
-    assert (backend.planned, len(selection.plans)) == (MAX_PLANS + 1, MAX_PLANS)
-    selection.plan_for(inputs[-1])
-    assert backend.planned == MAX_PLANS + 1
-    selection.plan_for(inputs[0])
-    assert backend.planned == MAX_PLANS + 2
-
-
-@pytest.mark.parametrize(("batch", "params"), [(64, {"a": 5, "b": 2}), (100, {"a": 5, "b": 2}), (129, {"a": 1, "b": 2})])
-def test_the_nearest_tuned_entry_serves_within_a_factor_of_two(batch, params, monkeypatch):
-    monkeypatch.setenv(BACKEND_VARIABLE, "auto")
-    entry = {"shape": [64, 1, 32768, 16, 1, 16], "backend": "counting", "params": {"a": 5}}
-    far = {"shape": [1, 1, 32768, 16, 1, 16], "backend": "counting", "params": {"a": 9}}
-    other = {"shape": [batch, 1, 32768, 16, 1, 16], "backend": "elsewhere", "params": {"a": 7}}
-    _, selection = plan_counter({"cpu": [far, other, entry]})
-    assert selection.choose((torch.zeros(1), (batch, 1, 32768, 16, 1, 16))).params == params
 
 
 @pytest.mark.parametrize(
