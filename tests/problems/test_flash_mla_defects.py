@@ -103,7 +103,7 @@ DEFECTS = {
         {},
     ),
     "8 a plan for every scale": Defect(
-        [(CALL, "return call.q.device, call.layout,", "return call.sm_scale, call.q.device, call.layout,")],
+        [(CALL, "return q.device, layout,", "return call.sm_scale, q.device, layout,")],
         "another_scale",
         {},
     ),

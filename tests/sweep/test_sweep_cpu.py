@@ -113,6 +113,7 @@ def test_the_named_variant_serves_the_call(tmp_path):
         "def said(d):\n"
         "    out = s.custom_kernel(d); v = reference.judge_strict(d, out); p = s.describe(d)['params']\n"
         "    return v['ok'], v['format'], p['format'], p['chunk_tokens']\n"
+        "print(s.describe(with_choice(data, Variant('torch', {'format': 'fp8', 'chunk_tokens': 8})))['params'])\n"
         "print(said(data))\n"
         "print(said(with_choice(data, Variant('torch', {'format': 'mxfp4', 'chunk_tokens': 32}))))\n"
         "print(said(with_choice(data, None)))\n"
@@ -121,7 +122,8 @@ def test_the_named_variant_serves_the_call(tmp_path):
     )
     run = subprocess.run([sys.executable, "-c", code, str(tmp_path), str(ROOT)], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
-    fp8, mxfp4, default, missing = run.stdout.splitlines()
+    uncalled, fp8, mxfp4, default, missing = run.stdout.splitlines()
+    assert uncalled == "{'format': 'fp8', 'chunk_tokens': 8}"
     assert fp8 == "(True, 'fp8', 'fp8', 16)"
     assert mxfp4 == "(True, 'mxfp4', 'mxfp4', 32)"
     assert default.startswith("(True, 'bf16', 'bf16'")
