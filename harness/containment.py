@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness import landlock, seccomp, view
+from harness import landlock, namespaces, seccomp, view
 from harness.defences import Defences
 from harness.jail import Plan
 
@@ -137,7 +137,10 @@ def _bubblewrap(plan: Plan, folder: Path) -> list[str]:
 
 
 def _proc(plan: Plan) -> list[str]:
-    return ["--proc", "/proc"] if plan.processes else ["--ro-bind", "/proc", "/proc"]
+    if not plan.processes:
+        return ["--ro-bind", "/proc", "/proc"]
+    settings = [f"/proc/{name}" for name in namespaces.PROC_READ_ONLY]
+    return ["--proc", "/proc", *(word for path in settings if os.path.exists(path) for word in ("--ro-bind", path, path))]
 
 
 def _read_only(path: str) -> list[str]:

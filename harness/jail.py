@@ -76,7 +76,7 @@ def enter(plan: Plan) -> None:
     _limit(plan)
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     if plan.landlock_abi:
-        proc = ("/proc",) if plan.processes else tuple(f"/proc/{name}" for name in SHARED_PROC)
+        proc = () if plan.processes else tuple(f"/proc/{name}" for name in SHARED_PROC)
         landlock.restrict((*plan.read, *proc), _writable(plan), plan.landlock_abi, plan.network)
     if plan.seccomp:
         hidden = plan.own_namespaces or plan.processes
@@ -84,7 +84,10 @@ def enter(plan: Plan) -> None:
 
 
 def _writable(plan: Plan) -> tuple[str, ...]:
-    return (*plan.write, *BASIC_DEVICES, *(("/tmp", "/dev/shm") if plan.own_tmp else ()))
+    """In /proc too: CUDA gives its threads names there and will not start if it cannot. A /proc of its own shows the worker's
+    processes alone, and what it says of the machine is mounted read-only."""
+    proc = "/proc" if plan.processes else "/proc/self/task"
+    return (*plan.write, *BASIC_DEVICES, proc, *(("/tmp", "/dev/shm") if plan.own_tmp else ()))
 
 
 def _limit(plan: Plan) -> None:

@@ -128,6 +128,20 @@ def test_basic_devices_work(run):
     assert run(code) == [8, 4, 1, True]
 
 
+@pytest.mark.parametrize(("wall", "processes"), [("bubblewrap", True), ("namespaces", True), ("none", False)])
+def test_threads_can_be_named_and_the_machine_not_changed(tmp_path, wall, processes):
+    """CUDA names its threads through /proc and does not start (error 304) where it cannot; seen on an H200 behind Landlock."""
+    code = """
+    threads = os.listdir("/proc/self/task")
+    for thread in threads:
+        Path(f"/proc/self/task/{thread}/comm").write_text("named")
+    named = {Path(f"/proc/self/task/{thread}/comm").read_text().strip() for thread in threads}
+    settings = ["/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/proc/sysrq-trigger"]
+    found = [sorted(named), [refused(lambda: os.close(os.open(path, os.O_WRONLY))) for path in settings]]
+    """
+    assert behind(contained(wall, processes), tmp_path, code, {}) == [["named"], [True] * 3]
+
+
 def test_writes_go_to_the_scratch_folders_alone(run, tmp_path):
     places = [str(Path(sys.prefix, "planted")), "/usr/planted", str(Path.home() / "planted"), str(REPOSITORY / "planted")]
     private = [str(tmp_path / "planted")]  # in an own /tmp it can be written, and nobody sees it
