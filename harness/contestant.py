@@ -22,7 +22,7 @@ class Sampling:
     """The samples of one case, and what they cost."""
 
     clock: Clock
-    sleep_ns: int = 0  # the device-side sleep that hides launch latency
+    sleep_ns: int = 0  # for how long the device is held, so that launch latency is hidden
     samples_ns: list[int] = field(default_factory=list)
     exposed: int = 0  # counted samples that launch latency is part of
     ledger: Ledger = field(default_factory=Ledger)
@@ -48,7 +48,7 @@ class Contestant:
         self.first: Called | None = None
         self.verdict: Verdict | None = None
         self.sampling: Sampling | None = None
-        self._sleep_ns = 0
+        self._sleep_ns = MIN_SLEEP_NS if policy.hides_launch else 0
 
     @property
     def passes(self) -> bool:
@@ -92,7 +92,7 @@ class Contestant:
 
     def warm_up(self, rule: StopRule) -> None:
         """Calls that are timed and not counted; the launch latency that they show says how long the sleep must be."""
-        warm = Sampling(self._clock, MIN_SLEEP_NS if self._policy.hides_launch else 0)
+        warm = Sampling(self._clock, self._sleep_ns)
         while not warm.samples_ns or not rule.done(warm.samples_ns, warm.spent):
             sample = self._session.call(self._inputs, timed=True, sleep_ns=warm.sleep_ns).sample
             warm.samples_ns.append(sample.elapsed_ns)

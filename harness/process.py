@@ -23,7 +23,7 @@ from harness.protocol import Channel
 HERE = Path(__file__).parent
 # All of the harness that a worker gets to see.
 RUNTIME_FILES = (
-    "__init__.py", "worker.py", "protocol.py", "codec.py", "timing.py", "memory.py", "cuda_vmm.py", "errors.py",
+    "__init__.py", "worker.py", "protocol.py", "codec.py", "timing.py", "memory.py", "blocker.py", "cuda_vmm.py", "errors.py",
     "family.py", "jail.py", "landlock.py", "libc.py", "namespaces.py", "seal.py", "seccomp.py",
 )  # fmt: skip
 # A worker's environment has no variable whose name contains one of these.

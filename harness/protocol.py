@@ -3,7 +3,8 @@
 A worker that has started says `ready {}`. Then come requests (referee to worker) and their answers; every answer may
 instead be `failed`:
 
-    START {device, cold, checks}            -> started {}: the clock is built, the submission is not there yet
+    START {device, cold, checks}            -> started {unheld}: the clock is built, the submission is not there yet;
+                                               why other queues can run before it does, or nothing
     IDLE  {}                                -> idle {}: a call was timed in which nothing was called
     LOAD  {submission}                      -> loaded {load_ns}
     MAP   {name, tree, storages, private} + fds -> mapped {}

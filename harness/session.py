@@ -37,7 +37,7 @@ from harness.text import printable, printable_all
 from harness.timing import Cold, Sample, evictor
 
 WORKER_CHECKS = (  # defences with a part in the worker
-    "verified_timer", "copied_at_return", "exact_type", "poisoned_memory", "synchronized_device",
+    "verified_timer", "copied_at_return", "exact_type", "poisoned_memory", "synchronized_device", "occupied_device",
 )  # fmt: skip
 START_TIMEOUT_S = 600.0  # for Python, torch and the device to start, on a busy machine too
 SLEEP_DRIFT = 0.25  # a device sleeps by its own clock, whose rate changes
@@ -106,6 +106,7 @@ class Session:
         self._defences = defences
         self._evict: Callable[[], Any] = lambda: None
         self._idle_ns = 0  # what an answer takes in which nothing is called
+        self.unheld = ""  # why the device is not occupied before a call is timed
         self._answered_at_ns = 0
         self._rested_ns: int | None = None  # the worker's processor time when it could not know the present contents yet
         self.device_ipc = device.type == "cuda"  # whether device memory is lent by handle; False: copied
@@ -144,7 +145,8 @@ class Session:
         with self._nothing_loaded():
             self._receive("ready", START_TIMEOUT_S)
             self._left_s = START_TIMEOUT_S  # a device's context too is none of the submission's time
-            self._ask("START", {"device": str(self._device), "cold": vars(cold), "checks": checks}, "started")
+            started = self._ask("START", {"device": str(self._device), "cold": vars(cold), "checks": checks}, "started")
+            self.unheld = printable(str(started.get("unheld", "")))
             self._idle_ns = min(self._idle_request() for _ in range(IDLE_REQUESTS))
             self._left_s = self._timeout_s
 

@@ -2,8 +2,9 @@
 
 Cold by `read`: a buffer larger than the last-level cache is READ before the call (a memset would leave dirty lines,
 whose write-back the call would pay). Cold by `randn`: the official evaluator's 62.5 GiB of random numbers.
-On a GPU the host's launch latency is hidden: a device-side sleep is queued before the start event, so that the call's
-kernels are waiting when the event fires.
+On a GPU the host's launch latency is hidden: the device is held until the call has queued its kernels, which are waiting
+when the start event fires. Held by harness.blocker, nothing of the call can run before; where that is not to be had, the
+call's queue sleeps, and what a submission does on another queue meanwhile goes unseen.
 """
 
 import ctypes
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import torch
+
+from harness.blocker import Blocker, CannotBlock
 
 RANDN_SHAPE = (16000, 1024, 1024)  # fp32: 62.5 GiB, as in the official utils.clear_l2_cache_large
 RANDN_BYTES = 4 * 16000 * 1024 * 1024
@@ -51,6 +54,13 @@ def as_it_is(value: Any) -> Any:
 class Timer(Protocol):
     """Times one call at a time. `keep` copies what the call returned; the copy is handed back with the sample."""
 
+    unheld: str  # why work on another queue can begin before the clock; empty if it cannot, or if nobody wanted that
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The objects and classes that a time is made by."""
+        ...
+
     def time(self, call: Callable[[], Any], sleep_ns: int, keep: Keep = as_it_is) -> tuple[Sample, Any]:
         """Empty the caches, run `call` once, copy its output in queue order, wait for the whole device."""
         ...
@@ -60,9 +70,10 @@ class Timer(Protocol):
         ...
 
 
-def make_timer(device: torch.device, cold: Cold, synchronized: bool = True) -> Timer:
-    """The timer for a device. Without `synchronized` (tests of that defence) it waits for its own queue alone."""
-    return CpuTimer(cold) if device.type == "cpu" else GpuTimer(device, cold, synchronized)
+def make_timer(device: torch.device, cold: Cold, synchronized: bool = True, occupied: bool = True) -> Timer:
+    """The timer for a device. Without `synchronized` it waits for its own queue alone, without `occupied` it only lets that
+    queue sleep: for tests of those defences."""
+    return CpuTimer(cold) if device.type == "cpu" else GpuTimer(device, cold, synchronized, occupied)
 
 
 def in_a_row(call: Callable[[], Any], calls: int, keep: Keep) -> list[Any]:
@@ -73,8 +84,14 @@ def in_a_row(call: Callable[[], Any], calls: int, keep: Keep) -> list[Any]:
 class CpuTimer:
     """Wall time around the call and the copy of its output: what a thread fills in later is not in the copy."""
 
+    unheld = ""
+
     def __init__(self, cold: Cold):
         self._now, self._evict = time.perf_counter_ns, evictor(torch.device("cpu"), cold)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self, CpuTimer
 
     def time(self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is) -> tuple[Sample, Any]:
         self._evict()
@@ -92,24 +109,24 @@ class GpuTimer:
 
     Work on another queue that the call did not wait for is missing from that copy, and what it takes until the whole
     device is idle counts as the call's. Work that slips in between the event and the copy delays the copy: compared with
-    a second copy, that delay counts too.
+    a second copy, that delay counts too. So does the time for which another context had the device while it was held.
     """
 
-    def __init__(self, device: torch.device, cold: Cold, synchronized: bool = True):
-        self._device, self._now = device, time.perf_counter_ns
-        self._synchronize, self._sleep = torch.cuda.synchronize, torch.cuda._sleep
+    def __init__(self, device: torch.device, cold: Cold, synchronized: bool = True, occupied: bool = True):
+        self._device, self._now, self._synchronize = device, time.perf_counter_ns, torch.cuda.synchronize
         event = torch.cuda.Event
         self._record, self._query, self._elapsed = event.record, event.query, event.elapsed_time
         self._wait, self._synchronized = event.synchronize, synchronized
         self._start, self._end, self._kept, self._again = (event(enable_timing=True) for _ in range(4))
-        self._evict = evictor(device, cold)
-        self._cycles_per_ns = self._calibrate()
+        self._holder, self.unheld = _holder(device, cold, occupied)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self, GpuTimer, *self._holder.parts
 
     def time(self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is) -> tuple[Sample, Any]:
         self._synchronize(self._device)
-        self._evict()
-        if sleep_ns:
-            self._sleep(int(sleep_ns * self._cycles_per_ns))
+        self._holder.hold(sleep_ns)
         self._record(self._start)
         host_start_ns = self._now()
         output = call()
@@ -121,7 +138,7 @@ class GpuTimer:
         self._record(self._again)
         exposed = self._query(self._start)
         elsewhere_ns = self._elsewhere_ns()
-        elapsed_ns = round(self._elapsed(self._start, self._end) * 1e6)
+        elapsed_ns = round(self._elapsed(self._start, self._end) * 1e6) + self._holder.lost_ns
         hidden = sleep_ns > 0 and not exposed  # else the copies wait for the host
         return Sample(elapsed_ns + elsewhere_ns + (self._late_ns() if hidden else 0), host_ns, exposed), kept
 
@@ -148,14 +165,67 @@ class GpuTimer:
         second_ns = round(self._elapsed(self._kept, self._again) * 1e6)
         return max(0, first_ns - 2 * second_ns - COPY_JITTER_NS)
 
+
+class Sleeper:
+    """Empties the caches, then lets the current queue sleep. Kernels of other queues run meanwhile."""
+
+    lost_ns = 0
+
+    def __init__(self, device: torch.device, cold: Cold):
+        self._device, self._evict, self._sleep = device, evictor(device, cold), torch.cuda._sleep
+        self._cycles_per_ns = self._calibrate()
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self, Sleeper
+
+    def hold(self, hold_ns: int) -> None:
+        """Queue both; returns at once."""
+        self._evict()
+        if hold_ns:
+            self._sleep(int(hold_ns * self._cycles_per_ns))
+
     def _calibrate(self) -> float:
         """Device cycles per nanosecond of torch.cuda._sleep, whose unit differs between CUDA and HIP."""
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         for _ in range(CALIBRATIONS):
-            self._record(self._start)
+            start.record()
             self._sleep(CALIBRATION_CYCLES)
-            self._record(self._end)
-            self._synchronize(self._device)
-        return CALIBRATION_CYCLES / max(self._elapsed(self._start, self._end) * 1e6, 1.0)
+            end.record()
+            torch.cuda.synchronize(self._device)
+        return CALIBRATION_CYCLES / max(start.elapsed_time(end) * 1e6, 1.0)
+
+
+class Occupier:
+    """Takes the whole device, and reads the caches empty as the last thing before it lets go. Raises CannotBlock."""
+
+    def __init__(self, device: torch.device, cold: Cold):
+        torch.cuda.synchronize(device)  # the driver is asked in the context that this makes
+        reads = cold.method == "read"
+        self._clear = persistence_reset(device) if reads else evictor(device, cold)
+        self._blocker = Blocker(device, words(device, cold.nbytes) if reads else None)
+
+    @property
+    def lost_ns(self) -> int:
+        """For how long another context had the device during the last hold; known once the device is idle."""
+        return self._blocker.lost_ns
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self, Occupier, self._blocker, Blocker
+
+    def hold(self, hold_ns: int) -> None:
+        """Returns once nothing else can run there. Raises NotHeld."""
+        self._clear()
+        self._blocker.hold(hold_ns)
+
+
+def _holder(device: torch.device, cold: Cold, occupied: bool) -> tuple[Sleeper | Occupier, str]:
+    """What keeps a device until the start event, and why it is not what was wanted."""
+    try:
+        return (Occupier(device, cold) if occupied else Sleeper(device, cold)), ""
+    except CannotBlock as error:
+        return Sleeper(device, cold), str(error)
 
 
 def evictor(device: torch.device, cold: Cold) -> Callable[[], Any]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from harness import codec, cuda_vmm, memory, protocol, timing
+from harness import blocker, codec, cuda_vmm, memory, protocol, timing
 from harness.codec import Encoded, decode, encode, snapshot, tensors
 from harness.errors import CodecError
 from harness.protocol import BadFrame, Channel, ChannelClosed, Frame
@@ -101,11 +101,11 @@ class Worker:
         self._device, self._checks = torch.device(device), checks
         if self._device.type != "cpu":
             torch.cuda.set_device(self._device)
-        self._timer = make_timer(self._device, Cold(**cold), checks["synchronized_device"])
+        self._timer = make_timer(self._device, Cold(**cold), checks["synchronized_device"], checks["occupied_device"])
         if checks["verified_timer"]:
-            owners = (self._timer, type(self._timer), Worker, protocol.Channel, Seal)
-            self._seal = Seal(*owners, timing, codec, protocol, sys.modules[__name__])
-        return "started", {}
+            owners = (*self._timer.parts, Worker, protocol.Channel, Seal)
+            self._seal = Seal(*owners, blocker, timing, codec, protocol, sys.modules[__name__])
+        return "started", {"unheld": self._timer.unheld}
 
     def _load(self, fds: list[int], submission: str) -> Answer:
         assert self._timer is not None
@@ -258,6 +258,8 @@ def _failed(category: str, message: str, kind: str = "", frames: Sequence[list[A
 
 def _category(error: BaseException) -> str:
     text = str(error)
+    if isinstance(error, blocker.NotHeld):
+        return "tampered"
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text or "out of memory" in text:
         return "oom"
     if isinstance(error, getattr(torch, "AcceleratorError", ())) or "CUDA error" in text or "HIP error" in text:

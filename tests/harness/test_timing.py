@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from harness import memory, timing
+from harness.seal import Seal
 from harness.timing import Cold, GpuTimer, Sample
 
 
@@ -103,6 +104,83 @@ def test_a_device_that_raises_its_clock_is_calibrated_once_it_has(cuda, monkeypa
     timer = GpuTimer(torch.device("cpu"), Cold("none"))
     timer.time(cuda.call, sleep_ns=1_000_000)
     assert asked[-1] == pytest.approx(1_980_000, rel=0.001)
+
+
+@pytest.fixture
+def held(cuda, monkeypatch):
+    """A device that can be filled. -> a function that builds its timer, with an empty log."""
+
+    class FakeBlocker:
+        lost_ns = 0
+
+        def __init__(self, device, buffer):
+            self.buffer = buffer
+
+        def hold(self, hold_ns):
+            cuda.log.append(f"hold {hold_ns}")
+            cuda.device_ns += hold_ns
+
+    def make(cold: Cold) -> GpuTimer:
+        made = GpuTimer(torch.device("cpu"), cold)
+        cuda.log.clear()
+        return made
+
+    monkeypatch.setattr(timing, "Blocker", FakeBlocker)
+    monkeypatch.setattr(timing, "persistence_reset", lambda device: lambda: cuda.log.append("reset"))
+    return make
+
+
+HELD_CALL = ["record", "call", "record", "copy", "record", "copy", "record", "wait", "synchronize"]
+
+
+def test_a_held_device_is_cleared_by_what_holds_it(cuda, held):
+    """The read comes last, so that nothing which a copy engine fetches meanwhile stays in the cache."""
+    timer = held(Cold("read", 4096))
+    sample, _ = timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)
+    assert cuda.log == ["synchronize", "reset", "hold 50000", *HELD_CALL]
+    assert (sample.elapsed_ns, sample.exposed, timer.unheld) == (1000, False, "")
+    assert timer._holder._blocker.buffer.nbytes == 4096
+
+
+@pytest.mark.parametrize("method", ["randn", "none"])
+def test_other_clears_come_before_the_device_is_held(cuda, held, method):
+    timer = held(Cold(method))
+    timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)
+    assert cuda.log == ["synchronize", "evict", "hold 50000", *HELD_CALL]
+    assert timer._holder._blocker.buffer is None
+
+
+def test_the_device_is_filled_without_a_sleep_too(cuda, held):
+    """The caches are emptied by what fills it; and the first call, which nothing hides, may be no easier to cheat."""
+    held(Cold("read", 4096)).time(cuda.call, sleep_ns=0)
+    assert cuda.log[:4] == ["synchronize", "reset", "hold 0", "record"]
+
+
+def test_time_that_another_context_took_from_the_hold_counts(cuda, held):
+    timer = held(Cold("none"))
+    timer._holder._blocker.lost_ns = 70_000
+    assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000 + 70_000
+
+
+def test_a_device_that_cannot_be_held_sleeps_and_says_why(cuda, timer):
+    assert "is not an NVIDIA device" in timer.unheld
+    assert "sleep 100000" in (timer.time(cuda.call, sleep_ns=50_000) and cuda.log)
+
+
+def test_the_sleep_can_be_asked_for(cuda, held):
+    timer = GpuTimer(torch.device("cpu"), Cold("none"), occupied=False)
+    cuda.log.clear()
+    timer.time(cuda.call, sleep_ns=50_000)
+    assert cuda.log[:4] == ["synchronize", "evict", "sleep 100000", "record"]
+    assert timer.unheld == ""  # nobody is to be warned of what was asked for
+
+
+def test_the_seal_covers_what_holds_the_device(held):
+    timer = held(Cold("none"))
+    seal = Seal(*timer.parts)
+    assert seal.broken() is None
+    timer._holder._blocker.hold = lambda hold_ns: None
+    assert seal.broken() == "hold"
 
 
 def test_without_a_sleep_nothing_is_hidden(cuda, timer):
