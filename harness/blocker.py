@@ -29,8 +29,10 @@ PTX = b"""
 .target sm_70
 .address_size 64
 
-.global .align 4 .u32 arrivals;  // of blocks, twice each: when they begin, and when they have read
-.global .align 4 .u32 sink;      // never written; without it the reads would be left out
+.global .align 4 .u32 begun;    // blocks, of all launches so far
+.global .align 4 .u32 done;     // blocks that have waited and read
+.global .align 4 .u32 given_up; // the last launch that did not have the whole device
+.global .align 4 .u32 sink;     // never written; without it the reads would be left out
 
 .visible .entry occupy(
     .param .u64 hold_ns,
@@ -43,30 +45,31 @@ PTX = b"""
 {
     .reg .pred follower, yes;
     .reg .b32 thread, threads, block, blocks, number, target, count, lost32, x, a, b, c, d;
-    .reg .b64 hold, host, address, nbytes64, begun, now, last, gap, lost, offset, step;
+    .reg .b64 hold, host, address, nbytes64, start, now, last, gap, lost, offset, step;
 
     mov.u32 thread, %tid.x;
     mov.u32 threads, %ntid.x;
     mov.u32 block, %ctaid.x;
     mov.u32 blocks, %nctaid.x;
     ld.param.u32 number, [launch];
-    shl.b32 target, number, 1;
-    mul.lo.u32 target, target, blocks;  // arrivals by the end of this launch
+    mul.lo.u32 target, number, blocks;  // what either count comes to in this launch
     setp.ne.u32 follower, thread, 0;
     @follower bra held;
 
     ld.param.u64 hold, [hold_ns];
     ld.param.u64 host, [words];
     cvta.to.global.u64 host, host;
-    mov.u64 begun, %globaltimer;
-    mov.u64 last, begun;
+    mov.u64 start, %globaltimer;
+    mov.u64 last, start;
     mov.u64 lost, 0;
-    atom.global.add.u32 count, [arrivals], 1;
+    atom.global.add.u32 count, [begun], 1;
     add.u32 count, count, 1;
-    add.u32 count, count, blocks;
     setp.ne.u32 yes, count, target;
     @yes bra wait;
-    st.volatile.global.u32 [host], number;  // the last block to begin: all are running
+    ld.volatile.global.u32 count, [given_up];
+    setp.eq.u32 yes, count, number;
+    @yes bra wait;
+    st.volatile.global.u32 [host], number;  // the last block has begun and none has ended: all are running
 
 wait:
     mov.u64 now, %globaltimer;
@@ -74,7 +77,7 @@ wait:
     mov.u64 last, now;
     setp.gt.u64 yes, gap, 30000;  // a turn is taken every microsecond unless another context has the device
     @yes add.u64 lost, lost, gap;
-    sub.u64 gap, now, begun;
+    sub.u64 gap, now, start;
     setp.ge.u64 yes, gap, hold;
     @yes bra waited;
     nanosleep.u32 500;
@@ -119,18 +122,19 @@ was_read:
 together:
     bar.sync 0;
     @follower bra end;
-    atom.global.add.u32 count, [arrivals], 1;
-    mov.u64 begun, %globaltimer;
+    atom.global.add.u32 count, [done], 1;
+    mov.u64 start, %globaltimer;
 
 others:
-    ld.volatile.global.u32 count, [arrivals];
+    ld.volatile.global.u32 count, [done];
     sub.u32 count, count, target;
     setp.ge.s32 yes, count, 0;
     @yes bra end;
     mov.u64 now, %globaltimer;
-    sub.u64 gap, now, begun;
+    sub.u64 gap, now, start;
     setp.lt.u64 yes, gap, 10000000;  // a block that finds no place must not wait for this one forever
     @yes bra others;
+    st.volatile.global.u32 [given_up], number;
 
 end:
     bar.sync 0;
