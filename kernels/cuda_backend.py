@@ -6,11 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +26,7 @@ from kernels.assets import (
     CUDA_VARIANTS,
 )
 from kernels.layout import V_DIM, Shape, shape_of
+from kernels.nvcc import compile_library, find_nvcc, library_cache
 from task import input_t
 
 CUDA_SOURCES = {
@@ -46,18 +42,15 @@ CUDA_SOURCES = {
     "variants.cuh": CUDA_VARIANTS,
     "launch.cu": CUDA_LAUNCH,
 }
-NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
-# The variants of variants.cuh, by their numbers there: KV format, then of mxfp4 the multiplying and the unpacking warpgroups.
+# The variants of variants.cuh, by their numbers there: KV format, then of mxfp4 the warpgroups that unpack and score.
 CUDA_KERNELS = (
     "fp8_wide",
     "fp8_narrow",
     "fp8_paged",
     "bf16_wide",
     "bf16_paged",
-    "mxfp4_2_2",
-    "mxfp4_3_2",
-    "mxfp4_2_1",
-    "mxfp4_3_1",
+    "mxfp4_2",
+    "mxfp4_3",
 )
 CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
 CUDA_MAX_CLUSTER = 16
@@ -79,40 +72,15 @@ class CudaArgs(ctypes.Structure):
     )
 
 
-def find_nvcc() -> str | None:
-    """nvcc on PATH, or where CUDA_HOME says, or where CUDA installs itself."""
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
-    return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
-
-
 def compile_cuda(folder: Path) -> Path:
-    """The shared library, compiled into `folder` under a name that sources and options decide, unless it is there.
-
-    Raises RuntimeError with what nvcc said.
-    """
-    key = hashlib.sha256(repr((CUDA_SOURCES, NVCC_OPTIONS)).encode()).hexdigest()[:16]
-    library = folder / f"mla_sm90a_{key}.so"
-    if library.exists():
-        return library
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        for name, text in CUDA_SOURCES.items():
-            Path(scratch, name).write_text(text)
-        built = Path(scratch, "mla.so")
-        command = [find_nvcc() or "nvcc", *NVCC_OPTIONS, "-o", str(built), str(Path(scratch, "launch.cu"))]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"nvcc could not compile the CUDA kernels:\n{done.stderr[-2000:]}")
-        built.replace(library)
-    return library
+    """The shared library, compiled into `folder` unless it is there. Raises RuntimeError with what nvcc said."""
+    return compile_library(CUDA_SOURCES, "mla", folder)
 
 
 @functools.cache
 def cuda_library(device_index: int) -> ctypes.CDLL:
     """The kernels, ready on a device (which must be the current one). Raises RuntimeError."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
-    library = ctypes.CDLL(str(compile_cuda(cache)))
+    library = ctypes.CDLL(str(compile_cuda(library_cache())))
     if library.mla_args_bytes() != ctypes.sizeof(CudaArgs):
         raise RuntimeError("kernels/cuda_backend.py and decode.cuh disagree about Args")
     for variant, name in enumerate(CUDA_KERNELS):

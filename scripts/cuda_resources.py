@@ -23,7 +23,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kernels.cuda_backend import CUDA_KERNELS, CUDA_SOURCES, NVCC_OPTIONS, find_nvcc  # noqa: E402
+from kernels.cuda_backend import CUDA_KERNELS, CUDA_SOURCES  # noqa: E402
+from kernels.nvcc import NVCC_OPTIONS, find_nvcc  # noqa: E402
 from scripts.docs_tables import resources_table  # noqa: E402
 
 # An sm_90 multiprocessor (CUDA C++ Programming Guide, technical specifications of compute capability 9.0).

@@ -5,7 +5,8 @@ import ctypes
 import pytest
 import torch
 
-from kernels.cuda_backend import CudaArgs, CudaBackend, compile_cuda, find_nvcc
+from kernels.cuda_backend import CudaArgs, CudaBackend, compile_cuda
+from kernels.nvcc import find_nvcc
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
 

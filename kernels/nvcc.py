@@ -1,0 +1,47 @@
+"""nvcc: where it is, and shared libraries compiled by it once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
+
+
+def find_nvcc() -> str | None:
+    """nvcc on PATH, or where CUDA_HOME says, or where CUDA installs itself."""
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
+    return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def library_cache() -> Path:
+    """The folder that compiled libraries are kept in."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+
+
+def compile_library(sources: dict[str, str], name: str, folder: Path) -> Path:
+    """The shared library of launch.cu among `sources` (file name -> text), compiled into `folder` under `name` and a key that
+    sources and options decide, unless it is there.
+
+    Raises RuntimeError with what nvcc said.
+    """
+    key = hashlib.sha256(repr((sources, NVCC_OPTIONS)).encode()).hexdigest()[:16]
+    library = folder / f"{name}_sm90a_{key}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        for file, text in sources.items():
+            Path(scratch, file).write_text(text)
+        built = Path(scratch, "built.so")
+        command = [find_nvcc() or "nvcc", *NVCC_OPTIONS, "-o", str(built), str(Path(scratch, "launch.cu"))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"nvcc could not compile the CUDA kernels:\n{done.stderr[-2000:]}")
+        built.replace(library)
+    return library
