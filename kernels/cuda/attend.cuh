@@ -13,11 +13,10 @@ constexpr int P_PITCH = (TILE + 8) * 2, P_BYTES = ROWS * P_PITCH;
 // The output is rescaled only when a running maximum grows by more than 2^8: P then still fits f16.
 constexpr float LAZY = 8.f;
 
-// State of one warpgroup's softmax. Lane: rows r = 2 (lane % 4) + {0, 1, 8, 9}; acc: 16 tiles of m16n8, see tile_output.
+// One warpgroup's softmax. Lane: rows r = 2 (lane % 4) + {0, 1, 8, 9}.
 struct Softmax {
   float scale[4];                                        // score -> log2 units
   float m[4], l[4];                                      // running maximum (log2 units) and this lane's share of the sum
-  float acc[16][4];
   // `row_scale` null: queries are as they were.
   __device__ __forceinline__ void init(const float* row_scale, float sm_scale, int lane) {
 #pragma unroll
@@ -26,10 +25,27 @@ struct Softmax {
       m[i] = -INFINITY;
       l[i] = 0.f;
     }
+  }
+};
+
+// Output of one warp: 16 tiles of m16n8, rows lane / 4 and lane / 4 + 8, see tile_output.
+struct Output {
+  float acc[16][4];
+  __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int c = 0; c < 16; c++)
 #pragma unroll
       for (int i = 0; i < 4; i++) acc[c][i] = 0.f;
+  }
+  // Factors of rows lane / 4 and lane / 4 + 8.
+  __device__ __forceinline__ void scale(float lo, float hi) {
+#pragma unroll
+    for (int c = 0; c < 16; c++) {
+      acc[c][0] *= lo;
+      acc[c][1] *= lo;
+      acc[c][2] *= hi;
+      acc[c][3] *= hi;
+    }
   }
 };
 
@@ -51,8 +67,6 @@ __device__ __forceinline__ void start_scores(float (&d)[SCORES<KV>], uint32_t ti
     const uint64_t b = pack_u64(q_low + ((k >> 2) * QUERY_BOX + (k & 3) * 32) / 16, high);
     if constexpr (KV == Kv::bf16)
       wgmma_bf16(d, a, b, k);
-    else if constexpr (KV == Kv::e5m2)
-      wgmma_e5m2(d, a, b, k);
     else
       wgmma_e4m3(d, a, b, k);
   }
@@ -94,9 +108,9 @@ __device__ __forceinline__ void store_p(uint32_t addr, const float (&p)[8]) {
   stmatrix4_trans(addr, x[0], x[1], x[2], x[3]);
 }
 
-// New maxima over the warpgroup's 64 tokens; acc and l are rescaled to them. `top` is [4 warps][16] floats of the warpgroup.
-__device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], float* top, int bar, int warp, int lane) {
-  float t[4], alpha[4];
+// New maxima over the warpgroup's 64 tokens; l is rescaled to them by `alpha`. `top` is [4 warps][16] floats of the warpgroup.
+__device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], float (&alpha)[4], float* top, int bar, int warp, int lane) {
+  float t[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     t[i] = fmaxf(s[i], s[i + 4]);
@@ -116,24 +130,21 @@ __device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], f
     x.l[i] *= alpha[i];
     x.m[i] = grown;
   }
-  // acc rows are lane / 4 and lane / 4 + 8; their factors are with lane (lane / 8).
+}
+
+// Factors of the softmax's four rows, for the output's two: those of lane / 4 and lane / 4 + 8 are with lane (lane / 8).
+__device__ __forceinline__ void scale_output(Output& o, const float (&alpha)[4], int lane) {
   const int src = lane >> 3;
   const float a0 = __shfl_sync(~0u, alpha[0], src), a1 = __shfl_sync(~0u, alpha[1], src);
   const float a2 = __shfl_sync(~0u, alpha[2], src), a3 = __shfl_sync(~0u, alpha[3], src);
-  const float lo = (lane & 4) ? a1 : a0, hi = (lane & 4) ? a3 : a2;
-#pragma unroll
-  for (int c = 0; c < 16; c++) {
-    x.acc[c][0] *= lo;
-    x.acc[c][1] *= lo;
-    x.acc[c][2] *= hi;
-    x.acc[c][3] *= hi;
-  }
+  o.scale((lane & 4) ? a1 : a0, (lane & 4) ? a3 : a2);
 }
 
-// P of the tile goes to shared memory in f16; maximum, sum and acc are updated. Two barriers of the warpgroup if no maximum grew.
-template <Kv KV>
+// P of the tile goes to shared memory in f16; maximum and sum are updated. If a maximum grew, whoever holds the output hears by what:
+// `raised(alpha)`. One barrier of the warpgroup if none did.
+template <Kv KV, class Raised>
 __device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], const Bases& bases, uint32_t p_addr, float* top, int bar, int warp,
-                                             int lane) {
+                                             int lane, Raised&& raised) {
   float p[8];
   bool grew = false;
 #pragma unroll
@@ -143,7 +154,9 @@ __device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], co
   }
   store_p<KV>(p_addr, p);
   if (bar_or(bar, 128, grew)) {
-    raise_maximum(x, s, top, bar, warp, lane);
+    float alpha[4];
+    raise_maximum(x, s, alpha, top, bar, warp, lane);
+    raised(alpha);
 #pragma unroll
     for (int i = 0; i < 8; i++) p[i] = exp2_approx(s[i] - x.m[i & 3]);
     store_p<KV>(p_addr, p);
@@ -166,14 +179,16 @@ __device__ __forceinline__ void clear_rows(uint32_t tile, int first, int warp, i
 // acc += P V for this warp's 128 dims, of 8-bit tiles (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
 // a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
 // e5m2 is the high byte of an f16 and needs no conversion.
-template <bool E5M2>
-__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
+// `weigh(weights)` may change the A operand: rows lane / 4 (0 and 2) and lane / 4 + 8 (1 and 3).
+template <bool E5M2, class Weigh>
+__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane, Weigh&& weigh) {
   const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
   const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
 #pragma unroll
   for (int ks = 0; ks < 4; ks++) {
     uint32_t weights[4];
     ldmatrix4(weights, prow + ks * 32);
+    weigh(weights);
 #pragma unroll
     for (int c = 0; c < 8; c += 2) {
       uint32_t x[4];
@@ -215,11 +230,11 @@ __device__ __forceinline__ void tile_output16(float (&acc)[16][4], uint32_t box,
   }
 }
 
-// acc += P V for warp `warp` of the warpgroup.
+// acc += P V for warp `warp` of the warpgroup, of a tile as the copy engine left it.
 template <Kv KV>
 __device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, uint32_t p, int warp, int lane) {
   if constexpr (KV == Kv::bf16)
     tile_output16(acc, tile + warp * 2 * BOX, p, lane);
   else
-    tile_output8<KV == Kv::e5m2>(acc, tile + warp * BOX, p, lane);
+    tile_output8<false>(acc, tile + warp * BOX, p, lane, [](uint32_t (&)[4]) {});
 }

@@ -4,19 +4,20 @@
 
 constexpr int START_BARRIER = 14;
 
-// NWG: multiplying warpgroups, which take the tiles in turn. STAGES: tiles in shared memory. OTHERS: threads besides NWG * 128, which fill them.
-template <Kv KV_, int NWG_, int STAGES_, int OTHERS>
+// SCORING warpgroups make scores, of tiles in turn; HOLDING ones hold output. STAGES: tiles of BYTES in shared memory. P_TILES: room for P.
+// THREADS: of the whole block.
+template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int THREADS_>
 struct Block {
   static constexpr Kv KV = KV_;
-  static constexpr int BYTES = TILE_BYTES<KV>, NWG = NWG_, STAGES = STAGES_, THREADS = NWG * 128 + OTHERS;
+  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
   // Offsets in shared memory, bytes. The combine overlays the tiles.
-  static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + NWG * 2 * P_BYTES;
-  static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + NWG * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
-  static constexpr int SUMS = TOP + NWG * 256, BASES = SUMS + NWG * 256, BARRIERS = BASES + (KV == Kv::e5m2 ? STAGES * TILE * 4 : 0);
+  static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES;
+  static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
+  static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
   static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
-  static constexpr int OUTBOX = swap_bytes(NWG), INBOX = OUTBOX + OUTBOX_BYTES;
+  static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES;
   static_assert(INBOX + INBOX_BYTES <= Q);
-  static_assert(STAGES >= NWG, "every warpgroup would wait for a tile that another holds");
+  static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
 
   static __device__ __forceinline__ Exchange exchange(uint8_t* smem) {
     const uint32_t bars = smem_u32(smem) + EXCHANGE;
@@ -36,31 +37,39 @@ struct Block {
   }
 };
 
-// The multiplying warpgroups: queries, then scores, softmax and output of every NWG-th tile, then the combine.
+// What the warpgroups that make scores do first: queries to shared memory, and the block's tiles. Returns the factor of fp8 values.
 template <class B>
-__device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
-  constexpr int NWG = B::NWG, STAGES = B::STAGES, QUERY_WARPS = NWG * 4 < 8 ? NWG * 4 : 8;
-  constexpr Kv KV = B::KV;
-  float* row_scale = reinterpret_cast<float*>(smem + B::ROW_SCALE);
-  const uint32_t tile0 = smem_u32(smem), full = tile0 + B::FULL, empty = tile0 + B::EMPTY;
-  const int wg = warp >> 2, ww = warp & 3;
-
+__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
+  constexpr int QUERY_WARPS = B::SCORING * 4 < 8 ? B::SCORING * 4 : 8;
   QueryRows<QUERY_WARPS> q;
   if (warp < QUERY_WARPS) q.load(a, w, warp, lane);
   cluster_arrive();
   w.find_tiles(a);
-  const float kv_scale = KV == Kv::e4m3 ? __ldg(a.kv_scale) : 1.f;
+  const float kv_scale = B::KV == Kv::e4m3 ? __ldg(a.kv_scale) : 1.f;
   if (warp < QUERY_WARPS) {
-    if constexpr (KV == Kv::bf16)
+    if constexpr (B::KV == Kv::bf16)
       q.store16(smem + B::Q, warp, lane);
     else
-      q.store(smem + B::Q, row_scale, warp, lane);
+      q.template store<B::KV == Kv::e5m2>(smem + B::Q, reinterpret_cast<float*>(smem + B::ROW_SCALE), warp, lane);
   }
   fence_async_proxy();
   bar_sync(START_BARRIER, B::THREADS);
+  return kv_scale;
+}
 
+// Warpgroups that make scores and hold output of the same tiles: every NWG-th one, as the copy engine left it. Then the combine.
+template <class B>
+__device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
+  constexpr int NWG = B::HOLDING, STAGES = B::STAGES;
+  constexpr Kv KV = B::KV;
+  static_assert(B::SCORING == NWG);
+  const uint32_t tile0 = smem_u32(smem), full = tile0 + B::FULL, empty = tile0 + B::EMPTY;
+  const int wg = warp >> 2, ww = warp & 3;
+  const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane);
   Softmax x;
-  x.init(KV == Kv::bf16 ? nullptr : row_scale, a.sm_scale * kv_scale, lane);
+  Output o;
+  x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);
+  o.clear();
   const uint32_t q_addr = tile0 + B::Q, p_addr = tile0 + B::P + wg * 2 * P_BYTES;
   float* top = reinterpret_cast<float*>(smem + B::TOP) + wg * 64;
   const int mine = __shfl_sync(~0u, (w.tiles - wg + NWG - 1) / NWG, 0);   // warp-uniform for the compiler
@@ -74,22 +83,16 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
     start_scores<KV>(d, tile_at(t), q_addr);
   };
   auto softmax = [&](int i, int t) {
-    const int row = ww * 16 + (lane >> 2);
     float s[8];
-    Bases bases;
-    if (KV == Kv::e5m2) {
-      const int* stored = reinterpret_cast<const int*>(smem + B::BASES) + (uint32_t)t % STAGES * TILE + row;
-      bases.exponent[0] = stored[0];
-      bases.exponent[1] = stored[8];
-    }
     wgmma_wait(d);
-    tile_logits<KV>(s, d, x, bases, (w.tile0 + t) * TILE + row, w.len);
-    tile_softmax<KV>(x, s, bases, p_store_addr(p_addr + (i & 1) * P_BYTES, ww, lane), top, 1 + wg, ww, lane);
+    tile_logits<KV>(s, d, x, Bases(), (w.tile0 + t) * TILE + ww * 16 + (lane >> 2), w.len);
+    tile_softmax<KV>(x, s, Bases(), p_store_addr(p_addr + (i & 1) * P_BYTES, ww, lane), top, 1 + wg, ww, lane,
+                     [&](const float (&alpha)[4]) { scale_output(o, alpha, lane); });
   };
   auto output = [&](int i, int t) {
     const int rows = w.len - (w.tile0 + t) * TILE;
-    if (KV != Kv::e5m2 && rows < TILE) clear_rows<KV>(tile_at(t), rows, ww, lane);
-    tile_output<KV>(x.acc, tile_at(t), p_addr + (i & 1) * P_BYTES, ww, lane);
+    if (rows < TILE) clear_rows<KV>(tile_at(t), rows, ww, lane);
+    tile_output<KV>(o.acc, tile_at(t), p_addr + (i & 1) * P_BYTES, ww, lane);
     __syncwarp();
     if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);
   };
@@ -105,5 +108,9 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
     softmax(i, t);
     output(i, t);
   }
-  finish<KV, NWG>(a, w, B::exchange(smem), x, kv_scale, wg, ww, lane);
+  const Exchange e = B::exchange(smem);
+  reduce_sums(e, x, wg, ww, lane);
+  bar_sync(FINISH_BARRIER, NWG * 128);                   // nobody of this block reads a KV stage any more
+  const float reference[2] = {e.ml[wg * ROWS + (lane >> 2)].x, e.ml[wg * ROWS + 8 + (lane >> 2)].x};
+  combine<KV, NWG, NWG>(a, w, e, o, reference, kv_scale, wg, ww, lane);
 }

@@ -70,7 +70,7 @@ __device__ __forceinline__ float4* part_of(const Args& a, int block, int g, int 
 }
 // Four values of this lane: row lane / 4 + 8 k, and of the warp's 128 dims 16 c + 4 (lane % 4) + {0, 1, 2, 3}, as 8-bit tiles leave them,
 // or 16 c + 2 (lane % 4) + {0, 8, 1, 9}, as bf16 ones do.
-__device__ __forceinline__ float4 acc_float4(const Softmax& x, int c, int k) {
+__device__ __forceinline__ float4 acc_float4(const Output& x, int c, int k) {
   return make_float4(x.acc[2 * c][2 * k], x.acc[2 * c + 1][2 * k], x.acc[2 * c][2 * k + 1], x.acc[2 * c + 1][2 * k + 1]);
 }
 
@@ -95,14 +95,14 @@ __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int w
   }
 }
 
-// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster.
-template <int NWG>
-__device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const Exchange& e, int tid) {
-  for (int i = tid; i < a.cluster * ROWS; i += NWG * 128) {
+// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster; by `threads` threads.
+template <int SCORING>
+__device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const Exchange& e, int tid, int threads) {
+  for (int i = tid; i < a.cluster * ROWS; i += threads) {
     const int row = i & 15, rank = i >> 4;
     float2 ml = e.ml[row];
 #pragma unroll
-    for (int wg = 1; wg < NWG; wg++) {
+    for (int wg = 1; wg < SCORING; wg++) {
       const float2 other = e.ml[wg * ROWS + row];
       const float common = fmaxf(ml.x, other.x);
       ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
@@ -111,9 +111,10 @@ __device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const
   }
 }
 
-// Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8) to the cluster's normalised output, and the
-// cluster's (max, sum) of those rows. The four lanes of a row share the table's 16 entries.
-__device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, int wg, int lane, float (&factor)[2], float2 (&total)[2]) {
+// Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8, so far relative to the maxima `reference`) to the cluster's
+// normalised output, and the cluster's (max, sum) of those rows. The four lanes of a row share the table's 16 entries.
+__device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, const float (&reference)[2], int lane, float (&factor)[2],
+                                              float2 (&total)[2]) {
 #pragma unroll
   for (int k = 0; k < 2; k++) {
     const int row = k * 8 + (lane >> 2);
@@ -132,7 +133,7 @@ __device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, 
 #pragma unroll
     for (int o = 1; o < 4; o <<= 1) sum += __shfl_xor_sync(~0u, sum, o);
     total[k] = make_float2(common, sum);
-    factor[k] = part_weight(e.ml[wg * ROWS + row].x, common) * inverse_sum(sum);
+    factor[k] = part_weight(reference[k], common) * inverse_sum(sum);
   }
 }
 
@@ -142,12 +143,12 @@ __device__ __forceinline__ float4* swap_slot(const Exchange& e, int k, int giver
   return e.swap + (k * (NWG - 1) + giver - (giver > k)) * 8 * 128 + lane_of_wg;
 }
 template <int NWG>
-__device__ __forceinline__ void give_rows(const Exchange& e, const Softmax& x, int k, int wg, int lane_of_wg) {
+__device__ __forceinline__ void give_rows(const Exchange& e, const Output& x, int k, int wg, int lane_of_wg) {
 #pragma unroll
   for (int c = 0; c < 8; c++) swap_slot<NWG>(e, k, wg, lane_of_wg)[c * 128] = acc_float4(x, c, k);
 }
 template <int NWG>
-__device__ __forceinline__ void take_rows(const Exchange& e, Softmax& x, int k, int lane_of_wg) {
+__device__ __forceinline__ void take_rows(const Exchange& e, Output& x, int k, int lane_of_wg) {
 #pragma unroll
   for (int giver = 0; giver < NWG; giver++) {
     if (giver == k) continue;
@@ -168,7 +169,7 @@ __device__ __forceinline__ int first_dim(int lane) {
   return KV == Kv::bf16 ? (lane & 1) * 8 + (lane & 2) * 2 : (lane & 3) * 4;
 }
 template <Kv KV>
-__device__ __forceinline__ float4 four_dims(const Softmax& x, int c, int k, int lane) {
+__device__ __forceinline__ float4 four_dims(const Output& x, int c, int k, int lane) {
   const float4 o = acc_float4(x, c, k);
   if (KV != Kv::bf16) return o;
   const bool odd = lane & 1;
@@ -178,7 +179,7 @@ __device__ __forceinline__ float4 four_dims(const Softmax& x, int c, int k, int 
 
 // What a block keeps of row half k: to its outbox, or, if it is alone, to the output or to its group's partial output.
 template <Kv KV>
-__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Softmax& x, float v_scale, int k, int warp, int lane) {
+__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Output& x, float v_scale, int k, int warp, int lane) {
   const int row = k * 8 + (lane >> 2), dim = warp * 128 + first_dim<KV>(lane);
   if (a.cluster > 1) {
 #pragma unroll
@@ -250,24 +251,21 @@ __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, con
   }
 }
 
-// Called by the warpgroups of every block of the cluster when their tiles are done.
-template <Kv KV, int NWG>
-__device__ __forceinline__ void finish(const Args& a, const Work& w, const Exchange& e, Softmax& x, float v_scale, int wg, int warp, int lane) {
+// Called by the NWG warpgroups that hold output, of every block of the cluster, when e.ml holds the (max, sum) of the SCORING warpgroups that
+// saw tokens and nobody of the block reads a KV stage any more. `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
+template <Kv KV, int NWG, int SCORING>
+__device__ __forceinline__ void combine(const Args& a, const Work& w, const Exchange& e, Output& x, const float (&reference)[2], float v_scale, int wg,
+                                        int warp, int lane) {
   constexpr int N = NWG * 128;
   const int tid = wg * 128 + warp * 32 + lane;
-  reduce_sums(e, x, wg, warp, lane);
-  bar_sync(FINISH_BARRIER, N);                           // nobody of this block reads a KV stage any more
   cluster_wait();                                        // all blocks of the cluster have started
-  publish_sums<NWG>(a, w, e, tid);
+  publish_sums<SCORING>(a, w, e, tid, N);
   mbar_wait(e.table_full, 0);                            // nobody of the cluster reads a KV stage any more
 
   float factor[2];
   float2 total[2];
-  final_factors(a, e, wg, lane, factor, total);
-#pragma unroll
-  for (int c = 0; c < 16; c++)
-#pragma unroll
-    for (int i = 0; i < 4; i++) x.acc[c][i] *= factor[i >> 1];
+  final_factors(a, e, reference, lane, factor, total);
+  x.scale(factor[0], factor[1]);
   if (NWG == 1) {
     deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
     deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);

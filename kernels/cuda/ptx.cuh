@@ -15,6 +15,11 @@ __device__ __forceinline__ uint32_t ld_shared_u8(uint32_t addr) {
   asm volatile("ld.shared.u8 %0, [%1];" : "=r"(r) : "r"(addr));
   return r;
 }
+__device__ __forceinline__ uint32_t ld_shared_u32(uint32_t addr) {
+  uint32_t r;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(addr));
+  return r;
+}
 __device__ __forceinline__ void ld_shared(uint32_t (&x)[4], uint32_t addr) {
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(addr));
 }
@@ -122,17 +127,29 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
 }
 
 // D[64, 32] (+)= A[64, 32 bytes] B[32, 32 bytes]^T, both operands in shared memory; `accumulate` 0 starts from zero.
-#define WGMMA_N32(NAME, INSTRUCTION)                                                                            \
-  __device__ __forceinline__ void NAME(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {                         \
-    asm volatile(                                                                                                        \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned." INSTRUCTION                            \
-        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"                     \
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),    \
-          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])                       \
-        : "l"(a), "l"(b), "r"(accumulate));                                                                              \
-  }
-WGMMA_N32(wgmma_e4m3, "m64n32k32.f32.e4m3.e4m3")
-WGMMA_N32(wgmma_e5m2, "m64n32k32.f32.e5m2.e4m3")
+__device__ __forceinline__ void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3"
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
+        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : "l"(a), "l"(b), "r"(accumulate));
+}
+// The same for e5m2 times e4m3 with A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then those 16 later. They
+// may be written again after wgmma_wait_for_registers.
+__device__ __forceinline__ void wgmma_e5m2(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e5m2.e4m3"
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, p, 1, 1;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
+        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+// All but the last GROUPS committed groups have read their registers.
+template <int GROUPS>
+__device__ __forceinline__ void wgmma_wait_for_registers() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+}
 // D[64, 16] (+)= A[64, 16] B[16, 16]^T, bf16
 __device__ __forceinline__ void wgmma_bf16(float (&d)[8], uint64_t a, uint64_t b, int accumulate) {
   asm volatile(
@@ -234,4 +251,21 @@ __device__ __forceinline__ float2 unpack_f16(uint32_t x) { return __half22float2
 __device__ __forceinline__ uint32_t pack_bf16(float lo, float hi) {
   __nv_bfloat162 h = __floats2bfloat162_rn(lo, hi);
   return *reinterpret_cast<uint32_t*>(&h);
+}
+
+// ---- for kernels/nvfp4_msa/cuda
+__device__ __forceinline__ uint32_t ld_shared_u16(uint32_t addr) {
+  uint16_t x;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(addr));
+  return x;
+}
+__device__ __forceinline__ uint32_t select_bits(uint32_t a, uint32_t b, uint32_t mask) {   // bits of a where mask is 1, else of b
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
+  return r;
+}
+__device__ __forceinline__ float log2_approx(float x) {
+  float r;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
 }

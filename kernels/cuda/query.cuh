@@ -17,6 +17,14 @@ __device__ __forceinline__ int q_offset(int row, int dim) {
   return 4 * Q_BOX + (off ^ (((off >> 7) & 3) << 4));
 }
 
+// Where wgmma finds a dim (of four from a multiple of 4) if the other operand comes from registers that hold mxfp4 chunks as they lie in
+// memory: lane q of four has dims 32 q .. 32 q + 31 of every 128, or 8 q .. 8 q + 7 of the 32 of a rope chunk, and gives eight to every product
+// over 32, as bytes 4 q + {0, 1, 2, 3} and 16 + 4 q + {0, 1, 2, 3}.
+__device__ __forceinline__ int chunked_dim(int dim) {
+  const int lane = dim < D_V ? (dim >> 5) & 3 : (dim >> 3) & 3, step = dim < D_V ? (dim >> 3) & 3 : (dim >> 5) & 1;
+  return (dim & ~127) + step * 32 + ((dim >> 2) & 1) * 16 + lane * 4;
+}
+
 __device__ __forceinline__ int q_offset16(int row, int dim) {
   const int off = row * 128 + (dim & 63) * 2;
   return (dim >> 6) * Q_BOX16 + (off ^ (((off >> 7) & 7) << 4));
@@ -61,6 +69,7 @@ struct QueryRows {
   }
 
   // q = (hi + lo / 16) * scale, exact for bf16 q: e4m3 keeps 4 significant bits, the rest of a bf16 significand fits in 4 more.
+  template <bool CHUNKED>
   __device__ __forceinline__ void store(uint8_t* image, float* row_scale, int warp, int lane) const {
 #pragma unroll
     for (int p = 0; p < PAIRS; p++) {
@@ -84,7 +93,8 @@ struct QueryRows {
 #pragma unroll
       for (int i = 0; i < CHUNKS; i++) {
         const bool second = in_second(i, lane);
-        const int row = (warp * PAIRS + p) * 2 + second, dim = i * 128 + lane * 4 - second * D_QK;
+        const int row = (warp * PAIRS + p) * 2 + second, in_row = i * 128 + lane * 4 - second * D_QK;
+        const int dim = CHUNKED ? chunked_dim(in_row) : in_row;
         uint16_t hi[2], lo[2];
         split_pair(hi[0], lo[0], raw[p][i].x, second ? inverse[1] : inverse[0]);
         split_pair(hi[1], lo[1], raw[p][i].y, second ? inverse[1] : inverse[0]);

@@ -8,10 +8,8 @@ using Narrow = Direct<Kv::e4m3, 1, 2, 2, false>;       // 1: one warpgroup and t
 using Paged = Direct<Kv::e4m3, 2, 5, 1, true>;         // 2
 using Bf16 = Direct<Kv::bf16, 2, 2, 1, false>;         // 3
 using Bf16Paged = Direct<Kv::bf16, 2, 2, 1, true>;     // 4
-using Pairs2 = Unpacked<2, 2, 2, 6, 128, 64, 3>;       // 5: mxfp4, many packed tiles
-using Pairs3 = Unpacked<3, 2, 3, 4, 112, 32, 3>;       // 6: three multiplying warpgroups
-using Single2 = Unpacked<2, 1, 2, 6, 0, 0, 3>;         // 7: one unpacking warpgroup
-using Single3 = Unpacked<3, 1, 3, 4, 112, 48, 3>;      // 8
+using Scoring2 = Unpacked<2, 3, 4>;                    // 5: mxfp4, two warpgroups that unpack and score
+using Scoring3 = Unpacked<3, 3, 5>;                    // 6: three
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
 template <class F>
@@ -22,10 +20,8 @@ bool with_variant(int variant, F&& f) {
     case 2: f((Paged*)nullptr); return true;
     case 3: f((Bf16*)nullptr); return true;
     case 4: f((Bf16Paged*)nullptr); return true;
-    case 5: f((Pairs2*)nullptr); return true;
-    case 6: f((Pairs3*)nullptr); return true;
-    case 7: f((Single2*)nullptr); return true;
-    case 8: f((Single3*)nullptr); return true;
+    case 5: f((Scoring2*)nullptr); return true;
+    case 6: f((Scoring3*)nullptr); return true;
   }
   return false;
 }

@@ -18,7 +18,7 @@ FAULTS = {
     ),
     "rows of the next sequence": (
         "block.cuh",
-        "    if (KV != Kv::e5m2 && rows < TILE) clear_rows<KV>(",
+        "    if (rows < TILE) clear_rows<KV>(",
         "    if (false) clear_rows<KV>(",
     ),
     "a parity wait two phases behind": (
@@ -26,6 +26,17 @@ FAULTS = {
         "    if (STAGES % NWG && t >= STAGES) mbar_wait(",
         "    if (false) mbar_wait(",
     ),
+}
+MXFP4_FAULTS = {
+    "P and V before they are there": ("unpacked.cuh", "    mbar_wait(smem0 + L::FULL + stage * 8, (t / L::STAGES) & 1);\n", ""),
+    "V overwritten while it is read": ("unpacked.cuh", "        if (group == 0 && t >= L::STAGES) mbar_wait(", "        if (false) mbar_wait("),
+    "packed rows before they have arrived": (
+        "unpacked.cuh",
+        "    mbar_wait(smem0 + L::PACKED_FULL + stage * 8, (t / L::PACKED) & 1);\n",
+        "",
+    ),
+    "maxima of one warpgroup for another's tile": ("unpacked.cuh", "part_weight(m[0], reference[0])", "1.f"),
+    "queries in the order of their dims": ("block.cuh", "q.template store<B::KV == Kv::e5m2>(", "q.template store<false>("),
 }
 QUICK = ("scores before the tile has arrived", "shares summed before they have arrived")
 
@@ -42,5 +53,20 @@ def test_fault(fault):
         except RuntimeError:
             return True
         return not worst_rel_l2(out[:1], expected) < BF16_REL_L2
+
+    assert any(wrong(seed) for seed in range(40))
+
+
+@pytest.mark.parametrize("fault", [pytest.param(name, marks=pytest.mark.slow) for name in MXFP4_FAULTS])
+def test_mxfp4_fault(fault):
+    data = make_input([900, 130])
+    expected = oracle(data, "mxfp4")
+
+    def wrong(seed):
+        try:
+            out = cuda_on_cpu.decode(data, "mxfp4_2", 1 + seed % 2, 1, seed, change=MXFP4_FAULTS[fault])
+        except RuntimeError:
+            return True
+        return not worst_rel_l2(out, expected) < 1.5 * BF16_REL_L2
 
     assert any(wrong(seed) for seed in range(40))

@@ -71,6 +71,8 @@ struct Wgmma {
   uint64_t a, b;
   bool accumulate;
   Format format;
+  bool a_in_registers = false;
+  uint32_t registers[4] = {};  // this lane's, as they were at the issue
 };
 
 struct Fiber {
@@ -84,7 +86,7 @@ struct Fiber {
   std::function<bool()> ready;  // empty: it can run
   unsigned cluster_arrivals = 0;
   std::vector<Wgmma> wgmmas;
-  bool wgmma_ran = false;
+  size_t wgmmas_run = 0;  // of `wgmmas`, whose sums so far are in wgmma_result
   float wgmma_result[16];
 };
 

@@ -67,6 +67,7 @@ inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t select) {   // with
 #define SHARED_MEMORY(name) uint8_t* name = machine::self->block->shared
 inline uint32_t smem_u32(const void* p) { return machine::shared_address(p); }
 inline uint32_t ld_shared_u8(uint32_t addr) { return *machine::shared_at(addr, 1); }
+inline uint32_t ld_shared_u32(uint32_t addr) { uint32_t x; memcpy(&x, machine::shared_at(addr, 4, 4), 4); return x; }
 inline void ld_shared(uint32_t (&x)[4], uint32_t addr) { memcpy(x, machine::shared_at(addr, 16, 16), 16); }
 inline void st_shared(uint32_t addr, uint32_t x) { memcpy(machine::shared_at(addr, 4, 4), &x, 4); }
 inline void st_shared(uint32_t addr, const uint32_t (&x)[4]) { memcpy(machine::shared_at(addr, 16, 16), x, 16); }
@@ -215,17 +216,25 @@ inline float operand_value(uint64_t descriptor, machine::Format format, int row,
   const uint8_t x = operand_byte(descriptor, row, i);
   return format == Format::e5m2 ? e5m2_to_f32(x) : e4m3_to_f32(x);
 }
-// This warp's 16 rows of D[64, columns], for all of its lanes: 16 columns of bf16, 32 of 8-bit formats.
+// Element (row, k) of a warp's 16 rows of 32 bytes in registers: rows lane / 4 and lane / 4 + 8, four bytes in a row of k, then those 16 later.
+inline float register_value(machine::Fiber** lanes, size_t wgmma, int row, int k) {
+  const machine::Fiber& owner = *lanes[row % 8 * 4 + k % 16 / 4];
+  return e5m2_to_f32((uint8_t)(owner.wgmmas[wgmma].registers[row / 8 + k / 16 * 2] >> 8 * (k % 4)));
+}
+// This warp's 16 rows of D[64, columns], for all of its lanes, over what has been issued and has not run: 16 columns of bf16, 32 of 8-bit formats.
 inline void run_wgmmas(machine::Fiber** lanes) {
   using machine::Format;
   const int first_row = (int)(lanes[0]->thread.x / 32 % 4) * 16;
-  double d[16][32] = {};
-  for (const machine::Wgmma& w : lanes[0]->wgmmas) {
+  double d[16][32];
+  for (int lane = 0; lane < 32; lane++)
+    for (int i = 0; i < 16; i++) d[lane / 4 + (i >> 1 & 1) * 8][i / 4 * 8 + lane % 4 * 2 + (i & 1)] = lanes[lane]->wgmma_result[i];
+  for (size_t n = lanes[0]->wgmmas_run; n < lanes[0]->wgmmas.size(); n++) {
+    const machine::Wgmma& w = lanes[0]->wgmmas[n];
     const bool bf16 = w.format == Format::bf16;
     const int depth = bf16 ? 16 : 32, columns = bf16 ? 16 : 32;
     float a[16][32], b[32][32];
     for (int k = 0; k < depth; k++) {
-      for (int r = 0; r < 16; r++) a[r][k] = operand_value(w.a, w.format, first_row + r, k);
+      for (int r = 0; r < 16; r++) a[r][k] = w.a_in_registers ? register_value(lanes, n, r, k) : operand_value(w.a, w.format, first_row + r, k);
       for (int c = 0; c < columns; c++) b[c][k] = operand_value(w.b, bf16 ? Format::bf16 : Format::e4m3, c, k);
     }
     for (int r = 0; r < 16; r++)
@@ -237,7 +246,7 @@ inline void run_wgmmas(machine::Fiber** lanes) {
   }
   for (int lane = 0; lane < 32; lane++) {
     for (int i = 0; i < 16; i++) lanes[lane]->wgmma_result[i] = (float)d[lane / 4 + (i >> 1 & 1) * 8][i / 4 * 8 + lane % 4 * 2 + (i & 1)];
-    lanes[lane]->wgmma_ran = true;
+    lanes[lane]->wgmmas_run = lanes[lane]->wgmmas.size();
   }
 }
 inline void wgmma_fence() {}
@@ -247,7 +256,11 @@ void issue_wgmma(float (&d)[N], uint64_t a, uint64_t b, int accumulate, machine:
   for (float& x : d) x = NAN;   // not to be read before the wait
 }
 inline void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t b, int accumulate) { issue_wgmma(d, a, b, accumulate, machine::Format::e4m3); }
-inline void wgmma_e5m2(float (&d)[16], uint64_t a, uint64_t b, int accumulate) { issue_wgmma(d, a, b, accumulate, machine::Format::e5m2); }
+inline void wgmma_e5m2(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+  issue_wgmma(d, 0, b, accumulate, machine::Format::e5m2);
+  self->wgmmas.back().a_in_registers = true;
+  memcpy(self->wgmmas.back().registers, a, sizeof a);
+}
 inline void wgmma_bf16(float (&d)[8], uint64_t a, uint64_t b, int accumulate) { issue_wgmma(d, a, b, accumulate, machine::Format::bf16); }
 inline void wgmma_commit() {   // at once, or as late as the wait
   machine::collective("wgmma commit", *self, [](machine::Fiber** lanes) {
@@ -257,12 +270,13 @@ inline void wgmma_commit() {   // at once, or as late as the wait
 template <int N>
 void wgmma_wait(float (&d)[N]) {
   machine::collective("wgmma wait", *self, [](machine::Fiber** lanes) {
-    if (!lanes[0]->wgmma_ran) run_wgmmas(lanes);
+    run_wgmmas(lanes);
   });
   memcpy(d, self->wgmma_result, sizeof d);
   self->wgmmas.clear();
-  self->wgmma_ran = false;
+  self->wgmmas_run = 0;
 }
+template <int GROUPS> void wgmma_wait_for_registers() {}
 inline float2 unpack_bf16(uint32_t x) { return {bf16_to_f32((uint16_t)x), bf16_to_f32((uint16_t)(x >> 16))}; }
 template <float2 unpack(uint32_t)>
 void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -319,3 +333,22 @@ inline void stmatrix4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, u
   uint32_t r[4] = {a, b, c, d};
   move_matrices<true, true>("stmatrix.trans", r, addr);
 }
+
+// ---- for kernels/nvfp4_msa/cuda
+struct alignas(16) uint4 { uint32_t x, y, z, w; };
+inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+inline int __popc(uint32_t x) { return __builtin_popcount(x); }
+inline uint32_t __ballot_sync(unsigned, bool x) {
+  uint32_t all = x;
+  machine::collective("ballot", all, [](uint32_t** lanes) {
+    uint32_t bits = 0;
+    for (int i = 0; i < machine::kWarp; i++) bits |= *lanes[i] << i;
+    for (int i = 0; i < machine::kWarp; i++) *lanes[i] = bits;
+  });
+  return all;
+}
+inline bool __any_sync(unsigned mask, bool x) { return __ballot_sync(mask, x) != 0; }
+inline uint32_t ld_shared_u16(uint32_t addr) { uint16_t x; memcpy(&x, machine::shared_at(addr, 2, 2), 2); return x; }
+inline uint32_t select_bits(uint32_t a, uint32_t b, uint32_t mask) { return (a & mask) | (b & ~mask); }
+inline float log2_approx(float x) { return std::log2(x); }
+inline void ld_shared(uint32_t (&x)[2], uint32_t addr) { memcpy(x, machine::shared_at(addr, 8, 8), 8); }
