@@ -200,6 +200,12 @@ __device__ __forceinline__ uint64_t pack_u64(uint32_t low, uint32_t high) {
   asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
   return r;
 }
+// Four of the eight bytes b:a, by the nibbles of `select`'s low half, which are 0 to 7; __byte_perm would spend an instruction on making them so.
+__device__ __forceinline__ uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) {
+  uint32_t r;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(select));
+  return r;
+}
 __device__ __forceinline__ uint32_t or_and(uint32_t a, uint32_t b, uint32_t mask) {   // a | (b & mask) in one instruction
   uint32_t r;
   asm("lop3.b32 %0, %1, %2, %3, 0xF8;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
@@ -254,6 +260,9 @@ __device__ __forceinline__ uint32_t pack_bf16(float lo, float hi) {
 }
 
 // ---- for kernels/nvfp4_msa/cuda
+__device__ __forceinline__ void ld_shared(uint32_t (&x)[2], uint32_t addr) {
+  asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(addr));
+}
 __device__ __forceinline__ uint32_t ld_shared_u16(uint32_t addr) {
   uint16_t x;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(addr));

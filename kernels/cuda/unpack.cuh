@@ -10,8 +10,8 @@ constexpr int ROW_BYTES4 = D_QK / 2, CHUNK_BYTES = 16;
 // Eight nibbles -> two registers of four e5m2 bytes, in order. t0 = {0, .5, 1, 1.5} * scale, t1 = {2, 3, 4, 6} * scale as e5m2.
 __device__ __forceinline__ void nibbles_to_e5m2(uint32_t& lo, uint32_t& hi, uint32_t x, uint32_t t0, uint32_t t1) {
   const uint32_t select = x & 0x77777777u, y = x * 16;
-  lo = or_and(__byte_perm(t0, t1, select), __byte_perm(y, x, 0x5140), 0x80808080u);
-  hi = or_and(__byte_perm(t0, t1, select >> 16), __byte_perm(y, x, 0x7362), 0x80808080u);
+  lo = or_and(pick_bytes(t0, t1, select), pick_bytes(y, x, 0x5140), 0x80808080u);
+  hi = or_and(pick_bytes(t0, t1, select >> 16), pick_bytes(y, x, 0x7362), 0x80808080u);
 }
 
 constexpr int PACKED_ROWS = TILE * ROW_BYTES4;

@@ -29,7 +29,7 @@ FAULTS = {
 }
 MXFP4_FAULTS = {
     "P and V before they are there": ("unpacked.cuh", "    mbar_wait(smem0 + L::FULL + stage * 8, (t / L::STAGES) & 1);\n", ""),
-    "V overwritten while it is read": ("unpacked.cuh", "        if (group == 0 && t >= L::STAGES) mbar_wait(", "        if (false) mbar_wait("),
+    "V overwritten while it is read": ("unpacked.cuh", "if (group == 0 && t >= L::STAGES) mbar_wait(", "if (false) mbar_wait("),
     "packed rows before they have arrived": (
         "unpacked.cuh",
         "    mbar_wait(smem0 + L::PACKED_FULL + stage * 8, (t / L::PACKED) & 1);\n",
