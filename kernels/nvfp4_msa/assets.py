@@ -31,3 +31,15 @@ HIP_DECODE = (HIP / "decode.hip").read_text()
 HIP_LAUNCH = (HIP / "launch.hip").read_text()
 HIP_ARGUMENTS = (HIP / "arguments.h").read_text()
 HIP_BINDING = (HIP / "binding.cpp").read_text()
+
+CUDA_PTX = (Path(__file__).resolve().parent.parent / "cuda" / "ptx.cuh").read_text()
+
+CUDA = Path(__file__).resolve().parent / "cuda"
+CUDA_WORK = (CUDA / "work.cuh").read_text()
+CUDA_RING = (CUDA / "ring.cuh").read_text()
+CUDA_UNPACK = (CUDA / "unpack.cuh").read_text()
+CUDA_QUERY = (CUDA / "query.cuh").read_text()
+CUDA_ATTEND = (CUDA / "attend.cuh").read_text()
+CUDA_MERGE = (CUDA / "merge.cuh").read_text()
+CUDA_DECODE = (CUDA / "decode.cuh").read_text()
+CUDA_LAUNCH = (CUDA / "launch.cu").read_text()

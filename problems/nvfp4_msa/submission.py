@@ -2032,19 +2032,1217 @@ class HipPlan:
         self.tickets.zero_()
         self.launching = False
 
+# >>> kernels/nvcc.py
+"""nvcc: where it is, and shared libraries compiled by it once."""
+
+# from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
+
+
+def find_nvcc() -> str | None:
+    """nvcc on PATH, or where CUDA_HOME says, or where CUDA installs itself."""
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
+    return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def library_cache() -> Path:
+    """The folder that compiled libraries are kept in."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+
+
+def compile_library(sources: dict[str, str], name: str, folder: Path) -> Path:
+    """The shared library of launch.cu among `sources` (file name -> text), compiled into `folder` under `name` and a key that
+    sources and options decide, unless it is there.
+
+    Raises RuntimeError with what nvcc said.
+    """
+    key = hashlib.sha256(repr((sources, NVCC_OPTIONS)).encode()).hexdigest()[:16]
+    library = folder / f"{name}_sm90a_{key}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        for file, text in sources.items():
+            Path(scratch, file).write_text(text)
+        built = Path(scratch, "built.so")
+        command = [find_nvcc() or "nvcc", *NVCC_OPTIONS, "-o", str(built), str(Path(scratch, "launch.cu"))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"nvcc could not compile the CUDA kernels:\n{done.stderr[-2000:]}")
+        built.replace(library)
+    return library
+
+# >>> kernels/cuda/ptx.cuh
+CUDA_PTX = r"""// PTX instructions of sm_90a as functions, and all that the kernels need of CUDA: on a CPU another ptx.cuh takes the place of this one.
+// Addresses of shared memory are 32-bit (`smem_u32`).
+#pragma once
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+// The block's dynamic shared memory, as `uint8_t name[]`.
+#define SHARED_MEMORY(name) extern __shared__ __align__(1024) uint8_t name[]
+__device__ __forceinline__ uint32_t smem_u32(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ uint32_t ld_shared_u8(uint32_t addr) {
+  uint32_t r;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(r) : "r"(addr));
+  return r;
+}
+__device__ __forceinline__ uint32_t ld_shared_u32(uint32_t addr) {
+  uint32_t r;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(addr));
+  return r;
+}
+__device__ __forceinline__ void ld_shared(uint32_t (&x)[4], uint32_t addr) {
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(addr));
+}
+__device__ __forceinline__ void st_shared(uint32_t addr, uint32_t x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(addr), "r"(x) : "memory"); }
+__device__ __forceinline__ void st_shared(uint32_t addr, const uint32_t (&x)[4]) {
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+}
+
+// ---- mbarriers
+__device__ __forceinline__ void mbar_init(uint32_t bar, uint32_t count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar), "r"(count));
+}
+__device__ __forceinline__ void mbar_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void mbar_expect(uint32_t bar, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void mbar_arrive(uint32_t bar) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+// A parity wait is only right for a waiter at most one phase behind the barrier.
+__device__ __forceinline__ void mbar_wait(uint32_t bar, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred P;\nW: mbarrier.try_wait.parity.shared.b64 P, [%0], %1, 0x989680;\n@P bra D;\nbra W;\nD:\n}" ::"r"(bar),
+      "r"(parity)
+      : "memory");
+}
+
+// ---- bulk tensor copies
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+__device__ __forceinline__ void tma_2d(uint32_t dst, const CUtensorMap* map, int x, int y, uint32_t bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(dst),
+      "l"(map), "r"(x), "r"(y), "r"(bar)
+      : "memory");
+}
+__device__ __forceinline__ void tma_3d(uint32_t dst, const CUtensorMap* map, int x, int y, int z, uint32_t bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
+          dst),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar)
+      : "memory");
+}
+// Contiguous bytes; addresses and size are multiples of 16.
+__device__ __forceinline__ void bulk_load(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst), "l"(src), "r"(bytes), "r"(bar)
+               : "memory");
+}
+// Ordinary stores to shared memory become visible to the tensor cores and the copy engine.
+__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Registers per thread of the calling warpgroup, of those that the block was launched with.
+template <int REGS>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGS));
+}
+template <int REGS>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGS));
+}
+
+// ---- barriers
+__device__ __forceinline__ void bar_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ bool bar_or(int id, int threads, bool flag) {
+  uint32_t r;
+  asm volatile("{.reg .pred p,q; setp.ne.u32 q,%3,0; bar.red.or.pred p,%1,%2,q; selp.u32 %0,1,0,p;}"
+               : "=r"(r)
+               : "r"(id), "r"(threads), "r"((uint32_t)flag)
+               : "memory");
+  return r;
+}
+// Relaxed: a release would wait for everything in flight. What crosses blocks here is ordered by mbarriers.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+
+// ---- shared memory of another block of the cluster
+__device__ __forceinline__ uint32_t cluster_addr(uint32_t addr, int rank) {
+  uint32_t r;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(addr), "r"(rank));
+  return r;
+}
+// Store and count 8 bytes towards the expected ones of `bar`, which lies in the same block as `addr`.
+__device__ __forceinline__ void st_async(uint32_t addr, float2 v, uint32_t bar) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(addr), "f"(v.x), "f"(v.y), "r"(bar)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_copy_to_cluster(uint32_t dst, uint32_t src, uint32_t bytes, uint32_t bar) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst), "r"(src), "r"(bytes), "r"(bar)
+               : "memory");
+}
+
+// ---- matrix instructions
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// After it `d` may be read: the compiler must not move a use of it before the wait.
+__device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+               :
+               : "memory");
+}
+
+// D[64, 32] (+)= A[64, 32 bytes] B[32, 32 bytes]^T, both operands in shared memory; `accumulate` 0 starts from zero.
+__device__ __forceinline__ void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3"
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
+        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : "l"(a), "l"(b), "r"(accumulate));
+}
+// The same for e5m2 times e4m3 with A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then those 16 later. They
+// may be written again after wgmma_wait_for_registers.
+__device__ __forceinline__ void wgmma_e5m2(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e5m2.e4m3"
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, p, 1, 1;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
+        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+// All but the last GROUPS committed groups have read their registers.
+template <int GROUPS>
+__device__ __forceinline__ void wgmma_wait_for_registers() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+}
+// D[64, 16] (+)= A[64, 16] B[16, 16]^T, bf16
+__device__ __forceinline__ void wgmma_bf16(float (&d)[8], uint64_t a, uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16"
+      " {%0,%1,%2,%3,%4,%5,%6,%7}, %8, %9, p, 1, 1, 0, 0;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+      : "l"(a), "l"(b), "r"(accumulate));
+}
+
+__device__ __forceinline__ void wgmma_wait(float (&d)[8]) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+               :
+               : "memory");
+}
+
+// D[16, 8] += A[16, 16] B[16, 8], f16 or bf16 operands
+__device__ __forceinline__ void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void ldmatrix4(uint32_t (&r)[4], uint32_t addr) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(addr)
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix4_trans(uint32_t (&r)[4], uint32_t addr) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(addr)
+               : "memory");
+}
+__device__ __forceinline__ void stmatrix4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
+// ---- bits
+__device__ __forceinline__ uint64_t pack_u64(uint32_t low, uint32_t high) {
+  uint64_t r;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
+  return r;
+}
+// Four of the eight bytes b:a, by the nibbles of `select`'s low half, which are 0 to 7; __byte_perm would spend an instruction on making them so.
+__device__ __forceinline__ uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) {
+  uint32_t r;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(select));
+  return r;
+}
+__device__ __forceinline__ uint32_t or_and(uint32_t a, uint32_t b, uint32_t mask) {   // a | (b & mask) in one instruction
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xF8;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
+  return r;
+}
+
+// ---- f16x2 arithmetic
+__device__ __forceinline__ uint32_t sub_f16x2(uint32_t a, uint32_t b) {
+  uint32_t r;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+__device__ __forceinline__ uint32_t mul_f16x2(uint32_t a, uint32_t b) {
+  uint32_t r;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+
+// ---- conversions
+__device__ __forceinline__ void e4m3x4_to_f16(uint32_t& lo, uint32_t& hi, uint32_t x) {   // exact
+  asm("{.reg .b16 l,h; mov.b32 {l,h}, %2; cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h;}" : "=r"(lo), "=r"(hi) : "r"(x));
+}
+__device__ __forceinline__ uint32_t e4m3x2_to_f16x2(uint16_t x) {   // exact
+  uint32_t r;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"(x));
+  return r;
+}
+__device__ __forceinline__ uint16_t f16x2_to_e4m3x2(uint32_t x) {
+  uint16_t r;
+  asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(r) : "r"(x));
+  return r;
+}
+__device__ __forceinline__ float exp2_approx(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+__device__ __forceinline__ float rcp_approx(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+__device__ __forceinline__ uint32_t pack_f16(float lo, float hi) {
+  uint32_t r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+  return r;
+}
+__device__ __forceinline__ float2 unpack_f16(uint32_t x) { return __half22float2(*reinterpret_cast<__half2*>(&x)); }
+__device__ __forceinline__ uint32_t pack_bf16(float lo, float hi) {
+  __nv_bfloat162 h = __floats2bfloat162_rn(lo, hi);
+  return *reinterpret_cast<uint32_t*>(&h);
+}
+
+// ---- for kernels/nvfp4_msa/cuda
+__device__ __forceinline__ void ld_shared(uint32_t (&x)[2], uint32_t addr) {
+  asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(addr));
+}
+__device__ __forceinline__ uint32_t ld_shared_u16(uint32_t addr) {
+  uint16_t x;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(addr));
+  return x;
+}
+__device__ __forceinline__ uint32_t select_bits(uint32_t a, uint32_t b, uint32_t mask) {   // bits of a where mask is 1, else of b
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
+  return r;
+}
+__device__ __forceinline__ float log2_approx(float x) {
+  float r;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+"""
+
+# >>> kernels/nvfp4_msa/cuda/work.cuh
+CUDA_WORK = r"""// What the NVFP4 decode kernel shares: sizes, arguments, and which pages a block works on.
+//
+// A block serves one (row, KV head) over one split of its valid slots; the 16 query heads are the M of every product. Warp w takes
+// tokens 32 w to 32 w + 31 of each page, with a ring of copies, a softmax and an output of its own: warps meet only at the end.
+#pragma once
+#include "ptx.cuh"
+
+constexpr int HEAD_DIM = 128, ROWS = 16;       // ROWS: query heads of a KV head, padded
+constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's share of a page
+constexpr int WARPS = PAGE / TILE, THREADS = WARPS * 32;
+constexpr int MAX_TOPK = 64, PAIRS_IN_Y = 1 << 15;   // a grid has blocks (split, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y)
+constexpr float LOG2E = 1.4426950408889634f;
+// Sections of a page in 64-byte units for each KV head: K data, K scales, V data, V scales.
+constexpr int K_SCALES = 128, V_DATA = 144, V_SCALES = 272, HEAD_UNITS = 288, UNIT = 64;
+
+struct Args {
+  const __nv_bfloat16* q;      // [rows, kv_heads * group, 128]
+  const uint8_t* cache;        // pages of kv_heads * 18432 bytes
+  const int* topk;             // [kv_heads, topk_rows, slots]
+  const int* block_table;      // [requests, table_stride]
+  const int* seq_lens;         // [requests]
+  const float* k_scale;        // [1]
+  const float* v_scale;        // [1]
+  __nv_bfloat16* out;          // as q
+  uint2* part;                 // [pairs, splits, 16, 32] normalised partial outputs, four f16 each, splits > 1 only
+  float* part_lse;             // [pairs, splits, 16] base-2 logarithms of their weights
+  unsigned* tickets;           // [pairs], zero before the first launch and after every launch
+  float sm_scale;
+  int pairs;                   // rows * kv_heads
+  int requests, q_len, kv_heads, group;
+  int topk_rows, slots, table_stride, splits;
+};
+
+struct Work {
+  int pair, split, row, kv_head, request;
+  int pos;                     // of the row in its sequence; negative: it sees nothing
+
+  __device__ __forceinline__ explicit Work(const Args& a) {
+    pair = (int)(blockIdx.z * PAIRS_IN_Y + blockIdx.y);
+    split = (int)blockIdx.x;
+    row = (unsigned)pair / (unsigned)a.kv_heads;
+    kv_head = pair - row * a.kv_heads;
+    request = (unsigned)row / (unsigned)a.q_len;
+  }
+
+  // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,
+  // where later keys are hidden.
+  __device__ __forceinline__ int list_pages(const Args& a, int* pages, int lane) {
+    int block[2], page[2];
+    unsigned valid[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const int slot = h * 32 + lane;
+      block[h] = slot < a.slots ? __ldg(a.topk + ((size_t)kv_head * a.topk_rows + row) * a.slots + slot) : -1;
+    }
+    pos = request < a.requests ? __ldg(a.seq_lens + request) - a.q_len + (row - request * a.q_len) : -1;
+    const int own = pos >> 7;                  // -1 if pos is negative
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const bool sees = block[h] >= 0 && block[h] <= own;
+      valid[h] = __ballot_sync(~0u, sees);
+      page[h] = sees ? __ldg(a.block_table + (size_t)request * a.table_stride + block[h]) : 0;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const int place = (h ? __popc(valid[0]) : 0) + __popc(valid[h] & ((1u << lane) - 1));
+      if (valid[h] >> lane & 1) pages[place] = block[h] == own ? ~page[h] : page[h];
+    }
+    __syncwarp();
+    return __popc(valid[0]) + __popc(valid[1]);
+  }
+};
+
+// The valid slots of a split: contiguous chunks of equal size, the last one shorter.
+struct Share {
+  int first, tiles, active;    // active: splits that have a slot, at least one
+  __device__ __forceinline__ Share(int count, int split, int splits) {
+    const int chunk = (unsigned)(count + splits - 1) / (unsigned)splits;
+    active = chunk ? (unsigned)(count + chunk - 1) / (unsigned)chunk : 1;
+    first = split * chunk;
+    tiles = max(0, min(chunk, count - first));
+  }
+};
+"""
+
+# >>> kernels/nvfp4_msa/cuda/ring.cuh
+CUDA_RING = r"""// A warp's ring of tiles in shared memory, filled by the copy engine.
+#pragma once
+#include "work.cuh"
+
+// A stage: codes of 32 tokens of K, of V (64 bytes a token, 16-byte chunks swizzled), scales of K, of V (8 bytes a token, as they lie in
+// the page).
+constexpr int STAGE_V = TILE * 64, STAGE_K_SCALES = 2 * STAGE_V, STAGE_V_SCALES = STAGE_K_SCALES + TILE * 8;
+constexpr int STAGE_BYTES = STAGE_V_SCALES + TILE * 8;
+
+// Where a 16-byte chunk of a token's codes lies: what a 64-byte swizzle does to rows of 64 bytes from an address that is a multiple of 512.
+__device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) { return token * 64 + ((chunk ^ (token >> 1 & 3)) << 4); }
+
+template <int STAGES>
+struct Ring {
+  const CUtensorMap* map;      // the cache as [units, 64] bytes; a box is a tile's codes
+  const uint8_t* cache;
+  uint32_t stages, bars;       // shared memory: of this warp
+  int page_units, first_unit, kv_heads, first_scale;
+
+  __device__ __forceinline__ Ring(const CUtensorMap* map, const Args& a, const Work& w, uint32_t stages, uint32_t bars, int warp)
+      : map(map), cache(a.cache), stages(stages), bars(bars), page_units(a.kv_heads * HEAD_UNITS), first_unit(w.kv_head * PAGE + warp * TILE),
+        kv_heads(a.kv_heads), first_scale((w.kv_head * PAGE + warp * TILE) * 8) {}
+
+  // One lane.
+  __device__ __forceinline__ void init() const {
+    for (int i = 0; i < STAGES; i++) mbar_init(bars + i * 8, 1);
+    mbar_init_fence();
+  }
+  // One lane; nobody reads the stage any more.
+  __device__ __forceinline__ void load(int page, int stage) const {
+    const uint32_t dst = stages + stage * STAGE_BYTES, bar = bars + stage * 8;
+    const int unit = page * page_units;
+    const uint8_t* scales = cache + (size_t)unit * UNIT + first_scale;
+    mbar_expect(bar, STAGE_BYTES);
+    tma_2d(dst, map, 0, unit + first_unit, bar);
+    bulk_load(dst + STAGE_K_SCALES, scales + kv_heads * (K_SCALES * UNIT), TILE * 8, bar);
+    tma_2d(dst + STAGE_V, map, 0, unit + kv_heads * V_DATA + first_unit, bar);
+    bulk_load(dst + STAGE_V_SCALES, scales + kv_heads * (V_SCALES * UNIT), TILE * 8, bar);
+  }
+  __device__ __forceinline__ uint32_t stage(int i) const { return stages + i * STAGE_BYTES; }
+};
+"""
+
+# >>> kernels/nvfp4_msa/cuda/unpack.cuh
+CUDA_UNPACK = r"""// E2M1 codes and e4m3 scales to f16.
+#pragma once
+#include "ring.cuh"
+
+// Eight codes n0 .. n7 of a word -> f[i] = the f16 pair (n_i, n_(i+4)), times 2^-14: the three bits of a magnitude become an f16's lowest
+// exponent bits and first mantissa bit. The smallest product with a scale, 2^-10 * 2^-14, still is an f16.
+constexpr float UNPACKED_UNIT = 16384.f;
+__device__ __forceinline__ void unpack_codes(uint32_t (&f)[4], uint32_t x) {
+  constexpr uint32_t SIGNS = 0x80808080u, F16 = 0x8E008E00u;
+  const uint32_t even = select_bits(x << 4, x << 1, SIGNS), odd = select_bits(x, x >> 3, SIGNS);   // bytes s???eem? of n0 n2 n4 n6, n1 n3 n5 n7
+  f[0] = (even << 8) & F16;
+  f[1] = (odd << 8) & F16;
+  f[2] = even & F16;
+  f[3] = odd & F16;
+}
+
+// A warp's V scales of one tile in f16: [16 token pairs][2 halves of a 16-byte chunk][4 chunks] f16 pairs, in an order in which neither
+// the stores nor the loads below meet in a bank.
+constexpr int SCALES_BYTES = TILE * 8 * 2;
+// Stored: tokens 4 (lane / 4) and + 1; the next two: ^ 32, + 256. Groups of odd number: + 128.
+__device__ __forceinline__ uint32_t scale_store_offset(int lane) { return (lane >> 2) * 16 + (lane & 3) * 4; }
+// Loaded: tokens 2 (lane % 4) and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64.
+__device__ __forceinline__ uint32_t scale_load_offset(int lane) {
+  return (lane & 1) * 256 + (lane >> 4) * 128 + (lane >> 1 & 1) * 16 + (lane & 1) * 32;
+}
+
+// The scales of tokens 4 (lane / 4) to + 3 for groups 2 (lane % 4) and + 1: byte t of word g.
+template <bool LINEAR>
+__device__ __forceinline__ uint2 load_v_scales(uint32_t scales, int lane) {
+  if constexpr (!LINEAR) {
+    uint32_t x[2];
+    ld_shared(x, scales + lane * 8);
+    return make_uint2(x[0], x[1]);
+  }
+  const uint32_t src = scales + (lane >> 2) * 32 + (lane & 3) * 2;
+  const uint32_t t01 = __byte_perm(ld_shared_u16(src), ld_shared_u16(src + 8), 0x5140);
+  const uint32_t t23 = __byte_perm(ld_shared_u16(src + 16), ld_shared_u16(src + 24), 0x5140);
+  return make_uint2(__byte_perm(t01, t23, 0x5410), __byte_perm(t01, t23, 0x7632));
+}
+
+// All lanes of a warp; a __syncwarp before the loads. Scales of tokens from `visible` on become zero: a page may hold NaN there.
+template <bool LINEAR>
+__device__ __forceinline__ void widen_v_scales(uint32_t dst, uint32_t scales, int visible, int lane) {
+  uint2 x = load_v_scales<LINEAR>(scales, lane);
+  if (visible < TILE) {
+    const int seen = min(max(visible - (lane & ~3), 0), 4);
+    const uint32_t mask = seen == 4 ? ~0u : (1u << seen * 8) - 1;
+    x = make_uint2(x.x & mask, x.y & mask);
+  }
+  uint32_t first, second;
+  dst += scale_store_offset(lane);
+  e4m3x4_to_f16(first, second, x.x);
+  st_shared(dst, first);
+  st_shared((dst ^ 32) + 256, second);
+  e4m3x4_to_f16(first, second, x.y);
+  st_shared(dst + 128, first);
+  st_shared((dst ^ 32) + 256 + 128, second);
+}
+"""
+
+# >>> kernels/nvfp4_msa/cuda/query.cuh
+CUDA_QUERY = r"""// Queries as the tensor cores read them.
+#pragma once
+#include "unpack.cuh"
+
+// The A operands of the scores. Lane (g, c) = (lane / 4, lane % 4): rows g and g + 8, dims 32 c to 32 c + 31, of which step 2 w + s takes
+// 32 c + 8 w + {2 s, 2 s + 4} as its k of 2 c, 2 c + 1 and {2 s + 1, 2 s + 5} as 2 c + 8, 2 c + 9: the pairs of unpack_codes.
+struct Query {
+  uint32_t operand[8][4];
+  float power[2];              // each row is divided by a power of two, exactly, so that it fits f16
+
+  // Both rows are loaded before either is used.
+  __device__ __forceinline__ Query(const Args& a, const Work& w, int lane) {
+    const int head = lane >> 2;
+    uint4 x[2][4];
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        const uint4* src = reinterpret_cast<const uint4*>(a.q + ((size_t)w.pair * a.group + head + 8 * h) * HEAD_DIM + (lane & 3) * 32);
+        x[h][k] = head + 8 * h < a.group ? __ldg(src + k) : make_uint4(0, 0, 0, 0);
+      }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const uint32_t exponent = row_exponent(x[h]);
+      power[h] = __uint_as_float(exponent << 23);
+      const float inverse = __uint_as_float((254 - exponent) << 23);
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        const uint32_t words[4] = {x[h][k].x, x[h][k].y, x[h][k].z, x[h][k].w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) operand[2 * k + (i >> 1)][(i & 1) * 2 + h] = pair(words[i >> 1], words[(i >> 1) + 2], i & 1, inverse);
+      }
+    }
+  }
+
+  // The exponent field of the largest element of a row, of which four lanes hold a part, within what has an inverse.
+  static __device__ __forceinline__ uint32_t row_exponent(const uint4 (&x)[4]) {
+    uint32_t top = 0;
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+      top = __vmaxu2(top, __vmaxu2(__vmaxu2(x[k].x & 0x7fff7fff, x[k].y & 0x7fff7fff), __vmaxu2(x[k].z & 0x7fff7fff, x[k].w & 0x7fff7fff)));
+    top = max(top & 0xffff, top >> 16);
+    top = max(top, __shfl_xor_sync(~0u, top, 1));
+    top = max(top, __shfl_xor_sync(~0u, top, 2));
+    return min(max(top >> 7, 1u), 253u);
+  }
+  static __device__ __forceinline__ uint32_t pair(uint32_t first, uint32_t second, int odd, float factor) {
+    const float lo = __uint_as_float(odd ? first & 0xffff0000u : first << 16), hi = __uint_as_float(odd ? second & 0xffff0000u : second << 16);
+    return pack_f16(lo * factor, hi * factor);
+  }
+};
+"""
+
+# >>> kernels/nvfp4_msa/cuda/attend.cuh
+CUDA_ATTEND = r"""// One tile of 32 tokens: scores, online softmax, output.
+#pragma once
+#include "query.cuh"
+
+// The output is rescaled only when a running maximum grows by more than 2^8: P then still fits f16.
+constexpr float LAZY = 8.f;
+constexpr uint32_t F16_ONES = 0x3C003C00u;
+
+// State of one warp. Lane (g, c) = (lane / 4, lane % 4) holds rows g (index 0) and g + 8 (index 1).
+struct Softmax {
+  float scale[2];              // score -> log2 units
+  float m[2];                  // running maximum, log2 units
+  float l[4];                  // an m16n8 tile whose columns all are the sum of P: [0] of row g, [2] of row g + 8
+  // [4 u + i]: an m16n8 tile of dims 32 u + 4 n + i; element 2 h + b is row g + 8 h, dim 32 u + 8 c + 4 b + i.
+  float acc[16][4];
+
+  __device__ __forceinline__ Softmax(const Query& q, float sm_scale) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      scale[h] = q.power[h] * sm_scale * (LOG2E * UNPACKED_UNIT);
+      m[h] = -INFINITY;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      l[i] = 0.f;
+#pragma unroll
+      for (int t = 0; t < 16; t++) acc[t][i] = 0.f;
+    }
+  }
+};
+
+// s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b.
+__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, int lane) {
+  const int token = lane >> 2, c = lane & 3;
+  const uint32_t codes = stage + chunk_offset(token, c), scales = stage + STAGE_K_SCALES + token * 8 + c * 2;
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    uint32_t x[4];
+    ld_shared(x, codes + j * 8 * 64);
+    const uint32_t both = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(scales + j * 8 * 8));   // of dims 32 c to + 15, + 16 to + 31
+    const uint32_t scale[2] = {__byte_perm(both, 0, 0x1010), __byte_perm(both, 0, 0x3232)};
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[j][i] = 0.f;
+#pragma unroll
+    for (int w = 0; w < 4; w++) {
+      uint32_t f[4];
+      unpack_codes(f, x[w]);
+#pragma unroll
+      for (int i = 0; i < 4; i++) f[i] = mul_f16x2(f[i], scale[w >> 1]);
+      mma_f16(s[j], q.operand[2 * w], f[0], f[1]);
+      mma_f16(s[j], q.operand[2 * w + 1], f[2], f[3]);
+    }
+  }
+}
+
+__device__ __forceinline__ void hide_tokens(float (&s)[4][4], int visible, int lane) {
+#pragma unroll
+  for (int j = 0; j < 4; j++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (8 * j + 2 * (lane & 3) + (i & 1) >= visible) s[j][i] = -INFINITY;
+}
+
+// New maxima, from this lane's `top` in log2 units; acc and l are rescaled to them.
+__device__ __forceinline__ void raise_maximum(Softmax& x, float (&top)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 1));
+    top[h] = fmaxf(fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 2)), x.m[h]);
+    const float alpha = exp2_approx(x.m[h] - top[h]);
+    x.m[h] = top[h];
+#pragma unroll
+    for (int b = 0; b < 2; b++) {
+      x.l[2 * h + b] *= alpha;
+#pragma unroll
+      for (int t = 0; t < 16; t++) x.acc[t][2 * h + b] *= alpha;
+    }
+  }
+}
+
+// P in f16 as the A operands of two steps of 16 tokens; the maximum is raised if it has to be.
+__device__ __forceinline__ void tile_softmax(uint32_t (&p)[2][4], Softmax& x, const float (&s)[4][4]) {
+  float top[2];
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    top[h] = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
+#pragma unroll
+    for (int j = 1; j < 4; j++) top[h] = fmaxf(top[h], fmaxf(s[j][2 * h], s[j][2 * h + 1]));
+    top[h] *= x.scale[h];
+  }
+  if (__any_sync(~0u, top[0] > x.m[0] + LAZY || top[1] > x.m[1] + LAZY)) raise_maximum(x, top);
+#pragma unroll
+  for (int j = 0; j < 4; j++)
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+      p[j >> 1][(j & 1) * 2 + h] =
+          pack_f16(exp2_approx(fmaf(s[j][2 * h], x.scale[h], -x.m[h])), exp2_approx(fmaf(s[j][2 * h + 1], x.scale[h], -x.m[h])));
+}
+
+// acc += P V, l += P 1. A transposed ldmatrix unit is four dims of one token, so a register holds these of two tokens.
+__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t stage, uint32_t scales, int lane) {
+  const uint32_t codes = stage + STAGE_V + chunk_offset(lane & 7, lane >> 3);
+  scales += scale_load_offset(lane);
+#pragma unroll
+  for (int step = 0; step < 2; step++) {
+    uint32_t v[2][4], scale[2][4];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      ldmatrix4_trans(v[h], codes + (2 * step + h) * 8 * 64);
+      ld_shared(scale[h], (h ? scales ^ 32 : scales) + step * 64);
+    }
+    mma_f16(x.l, p[step], F16_ONES, F16_ONES);
+#pragma unroll
+    for (int u = 0; u < 4; u++) {
+      uint32_t f[2][4];
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        unpack_codes(f[h], v[h][u]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) f[h][i] = mul_f16x2(f[h][i], scale[h][u]);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; i++) mma_f16(x.acc[4 * u + i], p[step], f[0][i], f[1][i]);
+    }
+  }
+}
+
+// A tile of which the first `visible` tokens, at least one, count.
+template <bool LINEAR>
+__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t stage, uint32_t scales, int visible, int lane) {
+  widen_v_scales<LINEAR>(scales, stage + STAGE_V_SCALES, visible, lane);
+  __syncwarp();
+  float s[4][4];
+  uint32_t p[2][4];
+  tile_scores(s, q, stage, lane);
+  if (visible < TILE) hide_tokens(s, visible, lane);
+  tile_softmax(p, x, s);
+  tile_output(x, p, stage, scales, lane);
+}
+"""
+
+# >>> kernels/nvfp4_msa/cuda/merge.cuh
+CUDA_MERGE = r"""// The warps of a block, then the splits of a (row, KV head): the last block to arrive combines them.
+#pragma once
+#include "attend.cuh"
+
+constexpr int MERGE_BARRIER = 1;
+constexpr int MERGE_PITCH = HEAD_DIM * 4 + 16;           // bytes of a row of fp32 sums: neighbouring rows in other banks
+constexpr int MERGE_BYTES = WARPS * ROWS * MERGE_PITCH, SUMS_BYTES = WARPS * ROWS * 8;
+
+// Dims 4 (tid % 8 + 8 k) to + 3 of row tid / 8, for k = 0 .. 3.
+struct Piece {
+  int row, eighth;
+  __device__ __forceinline__ explicit Piece(int tid) : row(tid >> 3), eighth(tid & 7) {}
+  __device__ __forceinline__ int quad(int k) const { return eighth + 8 * k; }
+};
+
+// `o` is this thread's piece of the output, times 1 / v_scale.
+__device__ __forceinline__ void store_output(const Args& a, const Work& w, const Piece& piece, const float4 (&o)[4]) {
+  if (piece.row >= a.group) return;
+  const float scale = __ldg(a.v_scale);
+  uint2* dst = reinterpret_cast<uint2*>(a.out + ((size_t)w.pair * a.group + piece.row) * HEAD_DIM);
+#pragma unroll
+  for (int k = 0; k < 4; k++)
+    dst[piece.quad(k)] = make_uint2(pack_bf16(o[k].x * scale, o[k].y * scale), pack_bf16(o[k].z * scale, o[k].w * scale));
+}
+
+// The sums of a block: o is normalised; returns the base-2 logarithm of its weight. `sums` and `merge` are shared memory that nobody reads
+// any more once all warps have arrived; float2 (maximum, sum) [WARPS][ROWS] and rows of MERGE_PITCH bytes.
+__device__ __forceinline__ float merge_warps(float4 (&o)[4], const Softmax& x, float2* sums, uint8_t* merge, const Piece& piece, int warp, int lane) {
+  const int g = lane >> 2, c = lane & 3;
+  if (c == 0) {
+    sums[warp * ROWS + g] = make_float2(x.m[0], x.l[0]);
+    sums[warp * ROWS + g + 8] = make_float2(x.m[1], x.l[2]);
+  }
+  bar_sync(MERGE_BARRIER, THREADS);
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    float4* row = reinterpret_cast<float4*>(merge + (warp * ROWS + g + 8 * h) * MERGE_PITCH + c * 32);
+#pragma unroll
+    for (int u = 0; u < 4; u++)
+#pragma unroll
+      for (int b = 0; b < 2; b++)
+        row[u * 8 + b] = make_float4(x.acc[4 * u][2 * h + b], x.acc[4 * u + 1][2 * h + b], x.acc[4 * u + 2][2 * h + b], x.acc[4 * u + 3][2 * h + b]);
+  }
+  float top = -INFINITY, total = 0.f, factor[WARPS];
+#pragma unroll
+  for (int i = 0; i < WARPS; i++) top = fmaxf(top, sums[i * ROWS + piece.row].x);
+#pragma unroll
+  for (int i = 0; i < WARPS; i++) {
+    const float2 sum = sums[i * ROWS + piece.row];
+    factor[i] = exp2_approx(sum.x - top);
+    total = fmaf(factor[i], sum.y, total);
+  }
+  const float unit = UNPACKED_UNIT / total;
+  bar_sync(MERGE_BARRIER, THREADS);
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    o[k] = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+    for (int i = 0; i < WARPS; i++) {
+      const float4 y = *reinterpret_cast<const float4*>(merge + (i * ROWS + piece.row) * MERGE_PITCH + piece.quad(k) * 16);
+      const float f = factor[i] * unit;
+      o[k] = make_float4(fmaf(f, y.x, o[k].x), fmaf(f, y.y, o[k].y), fmaf(f, y.z, o[k].z), fmaf(f, y.w, o[k].w));
+    }
+  }
+  return top + log2_approx(total);
+}
+
+// Stores the outputs of a split; whether all active splits have now done so.
+__device__ __forceinline__ bool hand_in(const Args& a, const Work& w, const Piece& piece, const float4 (&o)[4], float lse, int active, int tid) {
+  const size_t row = ((size_t)w.pair * a.splits + w.split) * ROWS + piece.row;
+#pragma unroll
+  for (int k = 0; k < 4; k++) __stcg(a.part + row * (HEAD_DIM / 4) + piece.quad(k), make_uint2(pack_f16(o[k].x, o[k].y), pack_f16(o[k].z, o[k].w)));
+  if (piece.eighth == 0) __stcg(a.part_lse + row, lse);
+  __threadfence();
+  bar_sync(MERGE_BARRIER, THREADS);
+  const bool last = bar_or(MERGE_BARRIER, THREADS, tid == 0 && atomicAdd(a.tickets + w.pair, 1u) == (unsigned)active - 1);
+  if (last) {
+    __threadfence();
+    if (tid == 0) a.tickets[w.pair] = 0;                 // for the next launch
+  }
+  return last;
+}
+
+// The sum of all active splits, in their order.
+__device__ __forceinline__ void combine_splits(const Args& a, const Work& w, const Piece& piece, int active, float4 (&o)[4]) {
+  const size_t first = (size_t)w.pair * a.splits * ROWS + piece.row;
+  float top = -INFINITY, total = 0.f;
+#pragma unroll 4
+  for (int i = 0; i < active; i++) top = fmaxf(top, __ldcg(a.part_lse + first + i * ROWS));
+#pragma unroll
+  for (int k = 0; k < 4; k++) o[k] = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll 2
+  for (int i = 0; i < active; i++) {
+    const float weight = exp2_approx(__ldcg(a.part_lse + first + i * ROWS) - top);
+    total += weight;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      const uint2 x = __ldcg(a.part + (first + i * ROWS) * (HEAD_DIM / 4) + piece.quad(k));
+      const float2 lo = unpack_f16(x.x), hi = unpack_f16(x.y);
+      o[k] = make_float4(fmaf(weight, lo.x, o[k].x), fmaf(weight, lo.y, o[k].y), fmaf(weight, hi.x, o[k].z), fmaf(weight, hi.y, o[k].w));
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < 4; k++) o[k] = make_float4(o[k].x / total, o[k].y / total, o[k].z / total, o[k].w / total);
+}
+"""
+
+# >>> kernels/nvfp4_msa/cuda/decode.cuh
+CUDA_DECODE = r"""// NVFP4 block-sparse decode in one launch.
+#pragma once
+#include "merge.cuh"
+
+// STAGES: tiles of each warp's ring. BLOCKS: blocks per SM that registers and shared memory are sized for. LINEAR: how V scales lie.
+template <int STAGES_, int BLOCKS_, bool LINEAR_>
+struct Variant {
+  static constexpr int STAGES = STAGES_, BLOCKS = BLOCKS_;
+  static constexpr bool LINEAR = LINEAR_;
+  // Offsets in shared memory, bytes. The merge overlays the rings.
+  static constexpr int RING = STAGES * STAGE_BYTES, SCALES = WARPS * RING, PAGES = SCALES + WARPS * SCALES_BYTES;
+  static constexpr int SUMS = PAGES + WARPS * MAX_TOPK * 4, BARRIERS = SUMS + SUMS_BYTES, SMEM = BARRIERS + WARPS * STAGES * 8;
+  static_assert(MERGE_BYTES <= SCALES);
+};
+
+// The warp's share of the listed pages. `visible`: tokens of the row's own block that it sees.
+template <class V>
+__device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V::STAGES>& ring, const int* pages, int tiles, int visible,
+                                       uint32_t scales, int lane) {
+  int stage = 0, parity = 0;
+#pragma unroll 1
+  for (int i = 0; i < tiles; i++) {
+    const int page = pages[i];
+    mbar_wait(ring.bars + stage * 8, parity);
+    const int seen = page < 0 ? visible : TILE;
+    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, seen, lane);
+    __syncwarp();
+    if (lane == 0 && i + V::STAGES < tiles) {
+      const int next = pages[i + V::STAGES];
+      ring.load(next < 0 ? ~next : next, stage);
+    }
+    if (++stage == V::STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+}
+
+template <class V>
+__global__ void __launch_bounds__(THREADS, V::BLOCKS) nvfp4_decode(const __grid_constant__ CUtensorMap map, const __grid_constant__ Args a) {
+  SHARED_MEMORY(smem);
+  const int tid = threadIdx.x, warp = __shfl_sync(~0u, tid >> 5, 0), lane = tid & 31;
+  const Piece piece(tid);
+  Work w(a);
+  if (w.pair >= a.pairs) return;
+  const uint32_t base = smem_u32(smem);
+  int* pages = reinterpret_cast<int*>(smem + V::PAGES) + warp * MAX_TOPK;
+  const Ring<V::STAGES> ring(&map, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, warp);
+  if (lane == 0) {
+    prefetch_map(&map);
+    ring.init();
+  }
+  const int count = w.list_pages(a, pages, lane);
+  const Share share(count, w.split, a.splits);
+  if (w.split >= share.active) return;
+  float4 o[4] = {};
+  if (count == 0) return store_output(a, w, piece, o);
+  if (lane == 0)
+    for (int i = 0; i < min(share.tiles, V::STAGES); i++) {
+      const int page = pages[share.first + i];
+      ring.load(page < 0 ? ~page : page, i);
+    }
+  __syncwarp();
+  const Query q(a, w, lane);
+  Softmax x(q, a.sm_scale * __ldg(a.k_scale));
+  attend<V>(x, q, ring, pages + share.first, share.tiles, (w.pos & 127) + 1 - warp * TILE, base + V::SCALES + warp * SCALES_BYTES, lane);
+
+  const float lse = merge_warps(o, x, reinterpret_cast<float2*>(smem + V::SUMS), smem, piece, warp, lane);
+  if (share.active > 1) {
+    if (!hand_in(a, w, piece, o, lse, share.active, tid)) return;
+    combine_splits(a, w, piece, share.active, o);
+  }
+  store_output(a, w, piece, o);
+}
+
+// Calls `f` with a null pointer to the type of a variant; false for a number that has none.
+template <class F>
+bool with_variant(int variant, F&& f) {
+  switch (variant) {
+    case 0: f((Variant<3, 3, false>*)nullptr); return true;
+    case 1: f((Variant<3, 3, true>*)nullptr); return true;
+    case 2: f((Variant<2, 3, false>*)nullptr); return true;
+    case 3: f((Variant<2, 3, true>*)nullptr); return true;
+    case 4: f((Variant<5, 2, false>*)nullptr); return true;
+    case 5: f((Variant<5, 2, true>*)nullptr); return true;
+  }
+  return false;
+}
+"""
+
+# >>> kernels/nvfp4_msa/cuda/launch.cu
+CUDA_LAUNCH = r"""// Host side of the kernel: the tensor map and launches, a plain C interface for ctypes. Launches go to the default queue.
+#include <cudaTypedefs.h>
+#include "decode.cuh"
+
+static PFN_cuTensorMapEncodeTiled_v12000 encoder() {
+  static void* f = nullptr;
+  cudaDriverEntryPointQueryResult r;
+  if (!f) cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &r);
+  return (PFN_cuTensorMapEncodeTiled_v12000)f;
+}
+
+struct CacheMap {                                 // 64-byte aligned; remade when the cache lies elsewhere
+  CUtensorMap map;
+  const void* cache;
+  long units;
+
+  // The cache as [units, 64] bytes, read in boxes of a tile's codes.
+  int describe(const void* new_cache, long new_units) {
+    if (cache == new_cache && units == new_units) return 0;
+    const cuuint64_t dims[2] = {UNIT, (cuuint64_t)new_units}, strides[1] = {UNIT};
+    const cuuint32_t box[2] = {UNIT, TILE}, element[2] = {1, 1};
+    const int e = encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(new_cache), dims, strides, box, element,
+                            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (e) return e;
+    cache = new_cache;
+    units = new_units;
+    return 0;
+  }
+};
+
+extern "C" {
+int nvfp4_map_bytes() { return sizeof(CacheMap); }
+int nvfp4_args_bytes() { return sizeof(Args); }
+
+// Once per device and variant, before its first launch. Returns a cudaError.
+int nvfp4_prepare(int variant) {
+  int error = cudaErrorInvalidValue;
+  with_variant(variant, [&](auto* v) {
+    using V = std::remove_pointer_t<decltype(v)>;
+    error = cudaFuncSetAttribute(nvfp4_decode<V>, cudaFuncAttributeMaxDynamicSharedMemorySize, V::SMEM);
+    if (!error) error = cudaFuncSetAttribute(nvfp4_decode<V>, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  });
+  return error;
+}
+
+// Queues one decode of a cache of `units` times 64 bytes. `map` is zeroed before the first call. Returns a CUresult or cudaError.
+int nvfp4_launch(int variant, CacheMap* map, long units, const Args* a) {
+  int error = map->describe(a->cache, units);
+  if (error) return error;
+  error = cudaErrorInvalidValue;
+  const dim3 grid(a->splits, min(a->pairs, PAIRS_IN_Y), (a->pairs + PAIRS_IN_Y - 1) / PAIRS_IN_Y);
+  with_variant(variant, [&](auto* v) {
+    using V = std::remove_pointer_t<decltype(v)>;
+    nvfp4_decode<V><<<grid, THREADS, V::SMEM>>>(map->map, *a);
+    error = cudaGetLastError();
+  });
+  return error;
+}
+}
+"""
+
+# >>> kernels/nvfp4_msa/cuda_backend.py
+"""NVFP4 block-sparse decode with a kernel of our own on Hopper (sm_90a): compiled by nvcc, called through ctypes."""
+
+# from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+# from kernels.nvcc import compile_library, find_nvcc, library_cache
+# from kernels.nvfp4_msa.assets import (
+#     CUDA_ATTEND,
+#     CUDA_DECODE,
+#     CUDA_LAUNCH,
+#     CUDA_MERGE,
+#     CUDA_PTX,
+#     CUDA_QUERY,
+#     CUDA_RING,
+#     CUDA_UNPACK,
+#     CUDA_WORK,
+# )
+# from kernels.nvfp4_msa.layout import HEAD_BYTES, HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, Shape
+
+CUDA_SOURCES = {
+    "ptx.cuh": CUDA_PTX,
+    "work.cuh": CUDA_WORK,
+    "ring.cuh": CUDA_RING,
+    "unpack.cuh": CUDA_UNPACK,
+    "query.cuh": CUDA_QUERY,
+    "attend.cuh": CUDA_ATTEND,
+    "merge.cuh": CUDA_MERGE,
+    "decode.cuh": CUDA_DECODE,
+    "launch.cu": CUDA_LAUNCH,
+}
+CUDA_ROWS = 16  # query heads of a KV head, padded
+CUDA_MAX_SPLITS = 64
+CUDA_UNIT = 64  # bytes: a row of the tensor map
+CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
+MAP_ALIGNMENT = 64
+H200_MULTIPROCESSORS = 132
+CUDA_INPUTS = Inputs._fields[:-1]
+CUDA_POINTERS = (*CUDA_INPUTS, "out", "part", "part_lse", "tickets")
+CUDA_INTS = ("pairs", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "splits")
+
+
+class CudaArgs(ctypes.Structure):
+    """`Args` of work.cuh."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in CUDA_POINTERS),
+        ("sm_scale", ctypes.c_float),
+        *((name, ctypes.c_int) for name in CUDA_INTS),
+    )
+
+
+class Variant(NamedTuple):
+    """One instantiation of the kernel; the fields are those of `Variant` in decode.cuh."""
+
+    stages: int = 3  # tiles in each warp's ring
+    blocks: int = 3  # per multiprocessor, that registers and shared memory are sized for
+    linear: bool = False  # how V scales lie
+
+
+# In the order of with_variant in decode.cuh.
+CUDA_DEPTHS = ((3, 3), (2, 3), (5, 2))  # stages, blocks
+CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_DEPTHS for linear in (False, True))
+
+
+class Workspace(NamedTuple):
+    """What a plan owns."""
+
+    out: torch.Tensor  # bf16, as q
+    part: torch.Tensor  # f16 [pairs, splits, 16, 128], empty for one split
+    part_lse: torch.Tensor  # fp32 [pairs, splits, 16]
+    tickets: torch.Tensor  # int32 [pairs], zeros between launches
+
+
+def make_workspace(inputs: Inputs, splits: int) -> Workspace:
+    device, pairs = inputs.q.device, inputs.q.shape[0] * inputs.config["num_kv_heads"]
+    parts = (pairs, splits if splits > 1 else 0, CUDA_ROWS)
+    return Workspace(
+        torch.empty_like(inputs.q),
+        torch.empty(*parts, HEAD_DIM, dtype=torch.float16, device=device),
+        torch.empty(parts, dtype=torch.float32, device=device),
+        torch.zeros(pairs, dtype=torch.int32, device=device),
+    )
+
+
+def make_args(inputs: Inputs, work: Workspace, splits: int) -> CudaArgs:
+    """The arguments of a launch that do not change between calls of a plan, and the pointers of this one."""
+    config = inputs.config
+    args = CudaArgs(
+        out=work.out.data_ptr(),
+        part=work.part.data_ptr(),
+        part_lse=work.part_lse.data_ptr(),
+        tickets=work.tickets.data_ptr(),
+        sm_scale=config["sm_scale"],
+        pairs=len(work.tickets),
+        requests=inputs.seq_lens.numel(),
+        q_len=config["q_len"],
+        kv_heads=config["num_kv_heads"],
+        group=config["group_size"],
+        topk_rows=inputs.topk.shape[1],
+        slots=config["topk"],
+        table_stride=inputs.block_table.shape[1],
+        splits=splits,
+    )
+    point_args(args, inputs)
+    return args
+
+
+def point_args(args: CudaArgs, inputs: Inputs) -> None:
+    """The addresses of a call's inputs."""
+    for name in CUDA_INPUTS:
+        setattr(args, name, getattr(inputs, name).data_ptr())
+
+
+def cache_units(inputs: Inputs) -> int:
+    return inputs.cache.shape[0] * inputs.config["num_kv_heads"] * HEAD_BYTES // CUDA_UNIT
+
+
+@functools.cache
+def cuda_library(device_index: int) -> ctypes.CDLL:
+    """The kernel's variants, ready on a device (which must be the current one). Raises RuntimeError."""
+    library = ctypes.CDLL(str(compile_library(CUDA_SOURCES, "nvfp4", library_cache())))
+    if library.nvfp4_args_bytes() != ctypes.sizeof(CudaArgs):
+        raise RuntimeError("kernels/nvfp4_msa/cuda_backend.py and work.cuh disagree about Args")
+    for number, variant in enumerate(CUDA_VARIANTS):
+        if error := library.nvfp4_prepare(number):
+            raise RuntimeError(f"{variant} cannot run on cuda:{device_index}: CUDA error {error}")
+    return library
+
+
+class CudaBackend:
+    name = "cuda"
+
+    def available(self, device: torch.device) -> str | None:
+        if device.type != "cuda" or torch.version.cuda is None:
+            return f"the CUDA kernel needs an NVIDIA GPU and the tensors are on {device.type}"
+        capability = torch.cuda.get_device_capability(device)
+        if capability != (9, 0):
+            return f"the CUDA kernel is written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
+        return None if find_nvcc() else "nvcc is needed to compile the CUDA kernel (PATH, CUDA_HOME)"
+
+    def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
+        on_gpu = device.type == "cuda"
+        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
+        variant = Variant()
+        splits = cuda_splits(shape, multiprocessors, variant.blocks)
+        return {"num_kv_splits": splits, "stages": variant.stages, "blocks": variant.blocks}
+
+    def plan(self, data: tuple, params: dict[str, Any]) -> Callable[[tuple], torch.Tensor]:
+        return CudaPlan(data, params)
+
+
+def cuda_splits(shape: Shape, multiprocessors: int, blocks_each: int) -> int:
+    """Of the numbers of splits that give the busiest multiprocessor the fewest pages, the largest with which all blocks run at
+    once: more of them hide more latency."""
+    pages = max(1, min(shape.topk, -(-shape.kv_len // PAGE_TOKENS)))
+    pairs = max(shape.pairs, 1)
+    at_once = [splits for splits in range(1, pages + 1) if pairs * splits <= multiprocessors * blocks_each] or [1]
+    return min(at_once, key=lambda splits: (-(-pairs * splits // multiprocessors) * -(-pages // splits), -splits))
+
+
+class CudaPlan:
+    """Launches for one plan_key. Output and workspace are allocated once and rewritten by every call.
+
+    Every launch leaves the tickets at zero. After one that was cut short, which a call that raised may have been, the next call
+    zeroes them first, in the order of the device's queue and without waiting; whoever else stops a launch calls `recover`.
+    """
+
+    def __init__(self, data: tuple, params: dict[str, Any]) -> None:
+        inputs, self.params = Inputs(*data), dict(params)
+        self.splits, self.device = int(params["num_kv_splits"]), inputs.q.device
+        variant = Variant(int(params["stages"]), int(params["blocks"]), inputs.config["v_scales"] == "linear")
+        if not 1 <= self.splits <= CUDA_MAX_SPLITS:
+            raise ValueError(f"num_kv_splits={self.splits}: from 1 to {CUDA_MAX_SPLITS}")
+        if variant not in CUDA_VARIANTS:
+            raise ValueError(f"stages={variant.stages}, blocks={variant.blocks}: one of {CUDA_DEPTHS}")
+        if inputs.cache.data_ptr() % CUDA_ALIGNMENT:
+            offset = inputs.cache.data_ptr() % CUDA_ALIGNMENT
+            raise ContiguityError(f"the cache begins {offset} bytes past a multiple of {CUDA_ALIGNMENT}; align it")
+        self.number = CUDA_VARIANTS.index(variant)
+        with torch.cuda.device(self.device):
+            self.library = cuda_library(self.device.index or 0)
+        self.workspace = make_workspace(inputs, self.splits)
+        self.out, self.partial, self.lse, self.tickets = self.workspace
+        self.args, self.units = make_args(inputs, self.workspace, self.splits), cache_units(inputs)
+        self.storage = ctypes.create_string_buffer(self.library.nvfp4_map_bytes() + MAP_ALIGNMENT)
+        self.map = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
+        self.launching = False
+
+    def __call__(self, data: tuple) -> torch.Tensor:
+        if self.launching:
+            self.recover()
+        self.launching = True
+        point_args(self.args, Inputs(*data))
+        self.launch()
+        self.launching = False
+        return self.out
+
+    def launch(self) -> None:
+        with torch.cuda.device(self.device):
+            error = self.library.nvfp4_launch(self.number, self.map, ctypes.c_long(self.units), ctypes.byref(self.args))
+        if error:
+            raise RuntimeError(f"{CUDA_VARIANTS[self.number]} could not be launched: CUDA error {error}")
+
+    def recover(self) -> None:
+        """Make the plan usable again after a launch that was cut short."""
+        self.tickets.zero_()
+        self.launching = False
+
 # >>> kernels/nvfp4_msa/dispatch.py
 """The backends of the NVFP4 block-sparse problem and their tuned parameters."""
 
 # from __future__ import annotations
 
 # from kernels.nvfp4_msa.assets import DISPATCH_TABLE
+# from kernels.nvfp4_msa.cuda_backend import CudaBackend
 # from kernels.nvfp4_msa.hip_backend import HipBackend
 # from kernels.nvfp4_msa.layout import check_input, plan_key, shape_of
 # from kernels.nvfp4_msa.torch_backend import TorchBackend
 # from kernels.nvfp4_msa.triton_backend import TritonBackend
 # from kernels.selection import Selection
 
-SELECTION = Selection((HipBackend(), TritonBackend(), TorchBackend()), DISPATCH_TABLE, shape_of, plan_key, check_input)
+BACKENDS = (HipBackend(), TritonBackend(), CudaBackend(), TorchBackend())
+SELECTION = Selection(BACKENDS, DISPATCH_TABLE, shape_of, plan_key, check_input)
 
 # >>> kernels/origin.py
 """Maps a line of the generated submission back to the file under kernels/ that it came from."""

@@ -48,7 +48,10 @@ def test_describe_names_the_backend_that_serves():
     assert describe(data) == {"backend": "torch", "params": {"chunk_blocks": 64}}
 
 
-@pytest.mark.parametrize(("wanted", "words"), [("triton", "needs a GPU"), ("hip", "ROCm GPU"), ("cuda", "choose one of auto")])
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [("triton", "needs a GPU"), ("hip", "ROCm GPU"), ("cuda", "needs an NVIDIA GPU"), ("cutlass", "choose one of auto")],
+)
 def test_a_backend_that_cannot_serve_says_why(wanted, words, monkeypatch):
     monkeypatch.setenv(BACKEND_VARIABLE, wanted)
     with pytest.raises(BackendError, match=words):

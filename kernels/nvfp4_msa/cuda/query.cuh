@@ -1,0 +1,51 @@
+// Queries as the tensor cores read them.
+#pragma once
+#include "unpack.cuh"
+
+// The A operands of the scores. Lane (g, c) = (lane / 4, lane % 4): rows g and g + 8, dims 32 c to 32 c + 31, of which step 2 w + s takes
+// 32 c + 8 w + {2 s, 2 s + 4} as its k of 2 c, 2 c + 1 and {2 s + 1, 2 s + 5} as 2 c + 8, 2 c + 9: the pairs of unpack_codes.
+struct Query {
+  uint32_t operand[8][4];
+  float power[2];              // each row is divided by a power of two, exactly, so that it fits f16
+
+  // Both rows are loaded before either is used.
+  __device__ __forceinline__ Query(const Args& a, const Work& w, int lane) {
+    const int head = lane >> 2;
+    uint4 x[2][4];
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        const uint4* src = reinterpret_cast<const uint4*>(a.q + ((size_t)w.pair * a.group + head + 8 * h) * HEAD_DIM + (lane & 3) * 32);
+        x[h][k] = head + 8 * h < a.group ? __ldg(src + k) : make_uint4(0, 0, 0, 0);
+      }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const uint32_t exponent = row_exponent(x[h]);
+      power[h] = __uint_as_float(exponent << 23);
+      const float inverse = __uint_as_float((254 - exponent) << 23);
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        const uint32_t words[4] = {x[h][k].x, x[h][k].y, x[h][k].z, x[h][k].w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) operand[2 * k + (i >> 1)][(i & 1) * 2 + h] = pair(words[i >> 1], words[(i >> 1) + 2], i & 1, inverse);
+      }
+    }
+  }
+
+  // The exponent field of the largest element of a row, of which four lanes hold a part, within what has an inverse.
+  static __device__ __forceinline__ uint32_t row_exponent(const uint4 (&x)[4]) {
+    uint32_t top = 0;
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+      top = __vmaxu2(top, __vmaxu2(__vmaxu2(x[k].x & 0x7fff7fff, x[k].y & 0x7fff7fff), __vmaxu2(x[k].z & 0x7fff7fff, x[k].w & 0x7fff7fff)));
+    top = max(top & 0xffff, top >> 16);
+    top = max(top, __shfl_xor_sync(~0u, top, 1));
+    top = max(top, __shfl_xor_sync(~0u, top, 2));
+    return min(max(top >> 7, 1u), 253u);
+  }
+  static __device__ __forceinline__ uint32_t pair(uint32_t first, uint32_t second, int odd, float factor) {
+    const float lo = __uint_as_float(odd ? first & 0xffff0000u : first << 16), hi = __uint_as_float(odd ? second & 0xffff0000u : second << 16);
+    return pack_f16(lo * factor, hi * factor);
+  }
+};

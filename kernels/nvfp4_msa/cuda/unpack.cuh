@@ -1,0 +1,58 @@
+// E2M1 codes and e4m3 scales to f16.
+#pragma once
+#include "ring.cuh"
+
+// Eight codes n0 .. n7 of a word -> f[i] = the f16 pair (n_i, n_(i+4)), times 2^-14: the three bits of a magnitude become an f16's lowest
+// exponent bits and first mantissa bit. The smallest product with a scale, 2^-10 * 2^-14, still is an f16.
+constexpr float UNPACKED_UNIT = 16384.f;
+__device__ __forceinline__ void unpack_codes(uint32_t (&f)[4], uint32_t x) {
+  constexpr uint32_t SIGNS = 0x80808080u, F16 = 0x8E008E00u;
+  const uint32_t even = select_bits(x << 4, x << 1, SIGNS), odd = select_bits(x, x >> 3, SIGNS);   // bytes s???eem? of n0 n2 n4 n6, n1 n3 n5 n7
+  f[0] = (even << 8) & F16;
+  f[1] = (odd << 8) & F16;
+  f[2] = even & F16;
+  f[3] = odd & F16;
+}
+
+// A warp's V scales of one tile in f16: [16 token pairs][2 halves of a 16-byte chunk][4 chunks] f16 pairs, in an order in which neither
+// the stores nor the loads below meet in a bank.
+constexpr int SCALES_BYTES = TILE * 8 * 2;
+// Stored: tokens 4 (lane / 4) and + 1; the next two: ^ 32, + 256. Groups of odd number: + 128.
+__device__ __forceinline__ uint32_t scale_store_offset(int lane) { return (lane >> 2) * 16 + (lane & 3) * 4; }
+// Loaded: tokens 2 (lane % 4) and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64.
+__device__ __forceinline__ uint32_t scale_load_offset(int lane) {
+  return (lane & 1) * 256 + (lane >> 4) * 128 + (lane >> 1 & 1) * 16 + (lane & 1) * 32;
+}
+
+// The scales of tokens 4 (lane / 4) to + 3 for groups 2 (lane % 4) and + 1: byte t of word g.
+template <bool LINEAR>
+__device__ __forceinline__ uint2 load_v_scales(uint32_t scales, int lane) {
+  if constexpr (!LINEAR) {
+    uint32_t x[2];
+    ld_shared(x, scales + lane * 8);
+    return make_uint2(x[0], x[1]);
+  }
+  const uint32_t src = scales + (lane >> 2) * 32 + (lane & 3) * 2;
+  const uint32_t t01 = __byte_perm(ld_shared_u16(src), ld_shared_u16(src + 8), 0x5140);
+  const uint32_t t23 = __byte_perm(ld_shared_u16(src + 16), ld_shared_u16(src + 24), 0x5140);
+  return make_uint2(__byte_perm(t01, t23, 0x5410), __byte_perm(t01, t23, 0x7632));
+}
+
+// All lanes of a warp; a __syncwarp before the loads. Scales of tokens from `visible` on become zero: a page may hold NaN there.
+template <bool LINEAR>
+__device__ __forceinline__ void widen_v_scales(uint32_t dst, uint32_t scales, int visible, int lane) {
+  uint2 x = load_v_scales<LINEAR>(scales, lane);
+  if (visible < TILE) {
+    const int seen = min(max(visible - (lane & ~3), 0), 4);
+    const uint32_t mask = seen == 4 ? ~0u : (1u << seen * 8) - 1;
+    x = make_uint2(x.x & mask, x.y & mask);
+  }
+  uint32_t first, second;
+  dst += scale_store_offset(lane);
+  e4m3x4_to_f16(first, second, x.x);
+  st_shared(dst, first);
+  st_shared((dst ^ 32) + 256, second);
+  e4m3x4_to_f16(first, second, x.y);
+  st_shared(dst + 128, first);
+  st_shared((dst ^ 32) + 256 + 128, second);
+}

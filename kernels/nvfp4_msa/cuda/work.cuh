@@ -1,0 +1,83 @@
+// What the NVFP4 decode kernel shares: sizes, arguments, and which pages a block works on.
+//
+// A block serves one (row, KV head) over one split of its valid slots; the 16 query heads are the M of every product. Warp w takes
+// tokens 32 w to 32 w + 31 of each page, with a ring of copies, a softmax and an output of its own: warps meet only at the end.
+#pragma once
+#include "ptx.cuh"
+
+constexpr int HEAD_DIM = 128, ROWS = 16;       // ROWS: query heads of a KV head, padded
+constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's share of a page
+constexpr int WARPS = PAGE / TILE, THREADS = WARPS * 32;
+constexpr int MAX_TOPK = 64, PAIRS_IN_Y = 1 << 15;   // a grid has blocks (split, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y)
+constexpr float LOG2E = 1.4426950408889634f;
+// Sections of a page in 64-byte units for each KV head: K data, K scales, V data, V scales.
+constexpr int K_SCALES = 128, V_DATA = 144, V_SCALES = 272, HEAD_UNITS = 288, UNIT = 64;
+
+struct Args {
+  const __nv_bfloat16* q;      // [rows, kv_heads * group, 128]
+  const uint8_t* cache;        // pages of kv_heads * 18432 bytes
+  const int* topk;             // [kv_heads, topk_rows, slots]
+  const int* block_table;      // [requests, table_stride]
+  const int* seq_lens;         // [requests]
+  const float* k_scale;        // [1]
+  const float* v_scale;        // [1]
+  __nv_bfloat16* out;          // as q
+  uint2* part;                 // [pairs, splits, 16, 32] normalised partial outputs, four f16 each, splits > 1 only
+  float* part_lse;             // [pairs, splits, 16] base-2 logarithms of their weights
+  unsigned* tickets;           // [pairs], zero before the first launch and after every launch
+  float sm_scale;
+  int pairs;                   // rows * kv_heads
+  int requests, q_len, kv_heads, group;
+  int topk_rows, slots, table_stride, splits;
+};
+
+struct Work {
+  int pair, split, row, kv_head, request;
+  int pos;                     // of the row in its sequence; negative: it sees nothing
+
+  __device__ __forceinline__ explicit Work(const Args& a) {
+    pair = (int)(blockIdx.z * PAIRS_IN_Y + blockIdx.y);
+    split = (int)blockIdx.x;
+    row = (unsigned)pair / (unsigned)a.kv_heads;
+    kv_head = pair - row * a.kv_heads;
+    request = (unsigned)row / (unsigned)a.q_len;
+  }
+
+  // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,
+  // where later keys are hidden.
+  __device__ __forceinline__ int list_pages(const Args& a, int* pages, int lane) {
+    int block[2], page[2];
+    unsigned valid[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const int slot = h * 32 + lane;
+      block[h] = slot < a.slots ? __ldg(a.topk + ((size_t)kv_head * a.topk_rows + row) * a.slots + slot) : -1;
+    }
+    pos = request < a.requests ? __ldg(a.seq_lens + request) - a.q_len + (row - request * a.q_len) : -1;
+    const int own = pos >> 7;                  // -1 if pos is negative
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const bool sees = block[h] >= 0 && block[h] <= own;
+      valid[h] = __ballot_sync(~0u, sees);
+      page[h] = sees ? __ldg(a.block_table + (size_t)request * a.table_stride + block[h]) : 0;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const int place = (h ? __popc(valid[0]) : 0) + __popc(valid[h] & ((1u << lane) - 1));
+      if (valid[h] >> lane & 1) pages[place] = block[h] == own ? ~page[h] : page[h];
+    }
+    __syncwarp();
+    return __popc(valid[0]) + __popc(valid[1]);
+  }
+};
+
+// The valid slots of a split: contiguous chunks of equal size, the last one shorter.
+struct Share {
+  int first, tiles, active;    // active: splits that have a slot, at least one
+  __device__ __forceinline__ Share(int count, int split, int splits) {
+    const int chunk = (unsigned)(count + splits - 1) / (unsigned)splits;
+    active = chunk ? (unsigned)(count + chunk - 1) / (unsigned)chunk : 1;
+    first = split * chunk;
+    tiles = max(0, min(chunk, count - first));
+  }
+};

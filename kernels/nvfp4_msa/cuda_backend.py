@@ -1,0 +1,213 @@
+"""NVFP4 block-sparse decode with a kernel of our own on Hopper (sm_90a): compiled by nvcc, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from kernels.nvcc import compile_library, find_nvcc, library_cache
+from kernels.nvfp4_msa.assets import (
+    CUDA_ATTEND,
+    CUDA_DECODE,
+    CUDA_LAUNCH,
+    CUDA_MERGE,
+    CUDA_PTX,
+    CUDA_QUERY,
+    CUDA_RING,
+    CUDA_UNPACK,
+    CUDA_WORK,
+)
+from kernels.nvfp4_msa.layout import HEAD_BYTES, HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, Shape
+
+CUDA_SOURCES = {
+    "ptx.cuh": CUDA_PTX,
+    "work.cuh": CUDA_WORK,
+    "ring.cuh": CUDA_RING,
+    "unpack.cuh": CUDA_UNPACK,
+    "query.cuh": CUDA_QUERY,
+    "attend.cuh": CUDA_ATTEND,
+    "merge.cuh": CUDA_MERGE,
+    "decode.cuh": CUDA_DECODE,
+    "launch.cu": CUDA_LAUNCH,
+}
+CUDA_ROWS = 16  # query heads of a KV head, padded
+CUDA_MAX_SPLITS = 64
+CUDA_UNIT = 64  # bytes: a row of the tensor map
+CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
+MAP_ALIGNMENT = 64
+H200_MULTIPROCESSORS = 132
+CUDA_INPUTS = Inputs._fields[:-1]
+CUDA_POINTERS = (*CUDA_INPUTS, "out", "part", "part_lse", "tickets")
+CUDA_INTS = ("pairs", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "splits")
+
+
+class CudaArgs(ctypes.Structure):
+    """`Args` of work.cuh."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in CUDA_POINTERS),
+        ("sm_scale", ctypes.c_float),
+        *((name, ctypes.c_int) for name in CUDA_INTS),
+    )
+
+
+class Variant(NamedTuple):
+    """One instantiation of the kernel; the fields are those of `Variant` in decode.cuh."""
+
+    stages: int = 3  # tiles in each warp's ring
+    blocks: int = 3  # per multiprocessor, that registers and shared memory are sized for
+    linear: bool = False  # how V scales lie
+
+
+# In the order of with_variant in decode.cuh.
+CUDA_DEPTHS = ((3, 3), (2, 3), (5, 2))  # stages, blocks
+CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_DEPTHS for linear in (False, True))
+
+
+class Workspace(NamedTuple):
+    """What a plan owns."""
+
+    out: torch.Tensor  # bf16, as q
+    part: torch.Tensor  # f16 [pairs, splits, 16, 128], empty for one split
+    part_lse: torch.Tensor  # fp32 [pairs, splits, 16]
+    tickets: torch.Tensor  # int32 [pairs], zeros between launches
+
+
+def make_workspace(inputs: Inputs, splits: int) -> Workspace:
+    device, pairs = inputs.q.device, inputs.q.shape[0] * inputs.config["num_kv_heads"]
+    parts = (pairs, splits if splits > 1 else 0, CUDA_ROWS)
+    return Workspace(
+        torch.empty_like(inputs.q),
+        torch.empty(*parts, HEAD_DIM, dtype=torch.float16, device=device),
+        torch.empty(parts, dtype=torch.float32, device=device),
+        torch.zeros(pairs, dtype=torch.int32, device=device),
+    )
+
+
+def make_args(inputs: Inputs, work: Workspace, splits: int) -> CudaArgs:
+    """The arguments of a launch that do not change between calls of a plan, and the pointers of this one."""
+    config = inputs.config
+    args = CudaArgs(
+        out=work.out.data_ptr(),
+        part=work.part.data_ptr(),
+        part_lse=work.part_lse.data_ptr(),
+        tickets=work.tickets.data_ptr(),
+        sm_scale=config["sm_scale"],
+        pairs=len(work.tickets),
+        requests=inputs.seq_lens.numel(),
+        q_len=config["q_len"],
+        kv_heads=config["num_kv_heads"],
+        group=config["group_size"],
+        topk_rows=inputs.topk.shape[1],
+        slots=config["topk"],
+        table_stride=inputs.block_table.shape[1],
+        splits=splits,
+    )
+    point_args(args, inputs)
+    return args
+
+
+def point_args(args: CudaArgs, inputs: Inputs) -> None:
+    """The addresses of a call's inputs."""
+    for name in CUDA_INPUTS:
+        setattr(args, name, getattr(inputs, name).data_ptr())
+
+
+def cache_units(inputs: Inputs) -> int:
+    return inputs.cache.shape[0] * inputs.config["num_kv_heads"] * HEAD_BYTES // CUDA_UNIT
+
+
+@functools.cache
+def cuda_library(device_index: int) -> ctypes.CDLL:
+    """The kernel's variants, ready on a device (which must be the current one). Raises RuntimeError."""
+    library = ctypes.CDLL(str(compile_library(CUDA_SOURCES, "nvfp4", library_cache())))
+    if library.nvfp4_args_bytes() != ctypes.sizeof(CudaArgs):
+        raise RuntimeError("kernels/nvfp4_msa/cuda_backend.py and work.cuh disagree about Args")
+    for number, variant in enumerate(CUDA_VARIANTS):
+        if error := library.nvfp4_prepare(number):
+            raise RuntimeError(f"{variant} cannot run on cuda:{device_index}: CUDA error {error}")
+    return library
+
+
+class CudaBackend:
+    name = "cuda"
+
+    def available(self, device: torch.device) -> str | None:
+        if device.type != "cuda" or torch.version.cuda is None:
+            return f"the CUDA kernel needs an NVIDIA GPU and the tensors are on {device.type}"
+        capability = torch.cuda.get_device_capability(device)
+        if capability != (9, 0):
+            return f"the CUDA kernel is written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
+        return None if find_nvcc() else "nvcc is needed to compile the CUDA kernel (PATH, CUDA_HOME)"
+
+    def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
+        on_gpu = device.type == "cuda"
+        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
+        variant = Variant()
+        splits = cuda_splits(shape, multiprocessors, variant.blocks)
+        return {"num_kv_splits": splits, "stages": variant.stages, "blocks": variant.blocks}
+
+    def plan(self, data: tuple, params: dict[str, Any]) -> Callable[[tuple], torch.Tensor]:
+        return CudaPlan(data, params)
+
+
+def cuda_splits(shape: Shape, multiprocessors: int, blocks_each: int) -> int:
+    """Of the numbers of splits that give the busiest multiprocessor the fewest pages, the largest with which all blocks run at
+    once: more of them hide more latency."""
+    pages = max(1, min(shape.topk, -(-shape.kv_len // PAGE_TOKENS)))
+    pairs = max(shape.pairs, 1)
+    at_once = [splits for splits in range(1, pages + 1) if pairs * splits <= multiprocessors * blocks_each] or [1]
+    return min(at_once, key=lambda splits: (-(-pairs * splits // multiprocessors) * -(-pages // splits), -splits))
+
+
+class CudaPlan:
+    """Launches for one plan_key. Output and workspace are allocated once and rewritten by every call.
+
+    Every launch leaves the tickets at zero. After one that was cut short, which a call that raised may have been, the next call
+    zeroes them first, in the order of the device's queue and without waiting; whoever else stops a launch calls `recover`.
+    """
+
+    def __init__(self, data: tuple, params: dict[str, Any]) -> None:
+        inputs, self.params = Inputs(*data), dict(params)
+        self.splits, self.device = int(params["num_kv_splits"]), inputs.q.device
+        variant = Variant(int(params["stages"]), int(params["blocks"]), inputs.config["v_scales"] == "linear")
+        if not 1 <= self.splits <= CUDA_MAX_SPLITS:
+            raise ValueError(f"num_kv_splits={self.splits}: from 1 to {CUDA_MAX_SPLITS}")
+        if variant not in CUDA_VARIANTS:
+            raise ValueError(f"stages={variant.stages}, blocks={variant.blocks}: one of {CUDA_DEPTHS}")
+        if inputs.cache.data_ptr() % CUDA_ALIGNMENT:
+            offset = inputs.cache.data_ptr() % CUDA_ALIGNMENT
+            raise ContiguityError(f"the cache begins {offset} bytes past a multiple of {CUDA_ALIGNMENT}; align it")
+        self.number = CUDA_VARIANTS.index(variant)
+        with torch.cuda.device(self.device):
+            self.library = cuda_library(self.device.index or 0)
+        self.workspace = make_workspace(inputs, self.splits)
+        self.out, self.partial, self.lse, self.tickets = self.workspace
+        self.args, self.units = make_args(inputs, self.workspace, self.splits), cache_units(inputs)
+        self.storage = ctypes.create_string_buffer(self.library.nvfp4_map_bytes() + MAP_ALIGNMENT)
+        self.map = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
+        self.launching = False
+
+    def __call__(self, data: tuple) -> torch.Tensor:
+        if self.launching:
+            self.recover()
+        self.launching = True
+        point_args(self.args, Inputs(*data))
+        self.launch()
+        self.launching = False
+        return self.out
+
+    def launch(self) -> None:
+        with torch.cuda.device(self.device):
+            error = self.library.nvfp4_launch(self.number, self.map, ctypes.c_long(self.units), ctypes.byref(self.args))
+        if error:
+            raise RuntimeError(f"{CUDA_VARIANTS[self.number]} could not be launched: CUDA error {error}")
+
+    def recover(self) -> None:
+        """Make the plan usable again after a launch that was cut short."""
+        self.tickets.zero_()
+        self.launching = False

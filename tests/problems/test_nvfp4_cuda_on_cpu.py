@@ -1,0 +1,138 @@
+"""The CUDA kernel of the NVFP4 problem without a GPU: its own source on a CPU machine with adversarial schedules."""
+
+import random
+from typing import Any
+
+import nvfp4_cuda_on_cpu as on_cpu
+import pytest
+import torch
+from nvfp4_cases import HEADS, REFERENCE, heads_spec, make_input
+
+from kernels.nvfp4_msa.cuda_backend import CUDA_DEPTHS
+
+pytestmark = pytest.mark.skipif(on_cpu.compiler() is None, reason="needs a C++ compiler that knows _Float16")
+MESSY = {"kvmin": 0, "topk": 7, "slots": "messy", "padrows": 1}
+
+
+def assert_right(data, **params):
+    out = on_cpu.decode(data, **params)
+    verdicts = REFERENCE.judge(data, out)
+    assert verdicts["official"]["ok"], (params, verdicts)
+    assert verdicts["strict"]["ok"], (params, verdicts)
+    return out
+
+
+@pytest.mark.parametrize("vscales", ["swizzled", "linear"])
+@pytest.mark.parametrize("heads", HEADS)
+def test_messy_slots_and_padding_rows(heads, vscales):
+    assert_right(make_input(**heads_spec(*heads), **MESSY, vscales=vscales), splits=3)
+
+
+@pytest.mark.parametrize("dist", REFERENCE.DISTRIBUTIONS)
+def test_every_distribution(dist):
+    assert_right(make_input(dist=dist, topk=5, kvseqlen=600), splits=2)
+
+
+@pytest.mark.parametrize(("stages", "blocks"), CUDA_DEPTHS)
+def test_stages_are_used_again_and_again(stages, blocks):
+    data = make_input(batchsize=1, kvseqlen=2000, topk=16)
+    for seed in range(2):
+        assert_right(data, stages=stages, blocks=blocks, seed=seed)
+
+
+@pytest.mark.parametrize("topk", [1, 31, 32, 33, 64])
+def test_any_number_of_slots(topk):
+    assert_right(make_input(batchsize=1, kvseqlen=1000, topk=topk, slots="messy"), splits=2)
+
+
+@pytest.mark.parametrize("kvseqlen", [1, 31, 32, 33, 64, 127, 128, 129])
+def test_the_end_of_a_sequence_anywhere_in_a_page(kvseqlen):
+    """What lies behind it is NaN."""
+    assert_right(make_input(batchsize=1, kvseqlen=kvseqlen, topk=2))
+
+
+@pytest.mark.parametrize("factor", [1e6, 1e-9])
+def test_queries_beyond_the_range_of_f16(factor):
+    data = make_input(batchsize=1)
+    data = (data[0] * factor, *data[1:])
+    data[-1]["sm_scale"] /= factor
+    assert_right(data)
+
+
+def test_more_splits_than_slots_and_the_last_to_arrive_changes_nothing():
+    data = make_input(batchsize=2, kvseqlen=1500, topk=9)
+    outputs = [assert_right(data, splits=12, seed=seed) for seed in range(4)]
+    for other in outputs[1:]:
+        assert torch.equal(outputs[0], other)
+
+
+def test_a_maximum_that_grows_within_and_beyond_the_lazy_limit():
+    """Scores of later blocks are larger and larger: the sums so far are rescaled now and then."""
+    data = make_input(batchsize=1, kvseqlen=1024, topk=8)
+    ordered = data[2].sort(-1).values
+    for step in (1.2, 3.0):
+        cache = data[1].clone()
+        for block, page in enumerate(data[3][0, :8].tolist()):
+            scales = cache[page].view(-1)[8192:9216]
+            grown = scales.view(torch.float8_e4m3fn).float() * step ** (block - 7)
+            scales.copy_(grown.to(torch.float8_e4m3fn).view(torch.uint8))
+        assert_right((data[0] * 8, cache, ordered, *data[3:]))
+
+
+def check_random_shape(draw):
+    heads = heads_spec(*draw.choice(HEADS))
+    spec: dict[str, Any] = {"batchsize": draw.randint(1, 3), "kvseqlen": draw.randint(1, 1200), "topk": draw.randint(1, 12)}
+    spec |= {"seed": draw.randint(0, 999), "slots": draw.choice(["messy", "valid"]), "kvmin": 0, "padrows": draw.choice([0, 2])}
+    spec |= {"vscales": draw.choice(["swizzled", "linear"]), "dist": draw.choice(REFERENCE.DISTRIBUTIONS)}
+    params = dict(zip(("stages", "blocks"), draw.choice(CUDA_DEPTHS), strict=True))
+    assert_right(make_input(**heads, **spec), splits=draw.randint(1, 6), seed=draw.randint(0, 1 << 30), **params)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_shapes(seed):
+    check_random_shape(random.Random(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", range(4))
+def test_many_random_shapes(share):
+    draw = random.Random(1000 + share)
+    for _ in range(250):
+        check_random_shape(draw)
+
+
+# Each: what is broken, and what must be noticed.
+MISTAKES = {
+    "the wait for the copies left out": ("decode.cuh", "mbar_wait(ring.bars + stage * 8, parity);", ""),
+    "the ring's parity never changes": ("decode.cuh", "parity ^= 1;", ""),
+    "a stage is filled again before its lanes have read it": (
+        "decode.cuh",
+        "if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, seen, lane);\n    __syncwarp();\n"
+        "    if (lane == 0 && i + V::STAGES < tiles) {",
+        "if (lane == 0 && i + V::STAGES < tiles) {",
+    ),
+    "V scales are read before they are widened": (
+        "attend.cuh",
+        "widen_v_scales<LINEAR>(scales, stage + STAGE_V_SCALES, visible, lane);\n  __syncwarp();",
+        "",
+    ),
+    "the last ticket is one early": ("merge.cuh", "(unsigned)active - 1);", "(unsigned)active - 2);"),
+    "tickets stay": ("merge.cuh", "if (tid == 0) a.tickets[w.pair] = 0;", ""),
+    "warps do not wait for each other's sums": (
+        "merge.cuh",
+        "const float unit = UNPACKED_UNIT / total;\n  bar_sync(MERGE_BARRIER, THREADS);",
+        "const float unit = UNPACKED_UNIT / total;",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_noticed(mistake):
+    data = make_input(batchsize=1, kvseqlen=2000, topk=16)
+
+    def try_schedules():
+        for seed in range(3):
+            assert_right(data, splits=3, seed=seed, change=MISTAKES[mistake])
+
+    with pytest.raises((RuntimeError, AssertionError)):
+        try_schedules()

@@ -1,0 +1,28 @@
+// The host side of kernels/nvfp4_msa/cuda on a CPU (cuda_on_cpu/machine.h). The splits of a pair run together, as a cluster would, so that
+// the last to arrive is another one in every schedule; pairs run one after another in a random order.
+#include "decode.cuh"
+
+static thread_local std::string failure;
+
+extern "C" int nvfp4_args_bytes() { return sizeof(Args); }
+
+// One launch of `pairs` pairs in a random order. Returns nothing, or what went wrong.
+extern "C" const char* nvfp4_on_cpu(int variant, long units, const Args* a, unsigned seed) {
+  try {
+    std::mt19937 random(seed);
+    std::vector<unsigned> pairs(a->pairs);
+    for (size_t i = 0; i < pairs.size(); i++) pairs[i] = (unsigned)i;
+    std::shuffle(pairs.begin(), pairs.end(), random);
+    const CUtensorMap map{a->cache, units, UNIT, UNIT, TILE, 64};
+    const bool found = with_variant(variant, [&](auto* v) {
+      using V = std::remove_pointer_t<decltype(v)>;
+      for (const unsigned pair : pairs)
+        machine::run_cluster([&] { nvfp4_decode<V>(map, *a); }, a->splits, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y, THREADS, V::SMEM, random());
+    });
+    if (!found) return "no such variant";
+  } catch (const std::exception& error) {
+    failure = error.what();
+    return failure.c_str();
+  }
+  return nullptr;
+}
