@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Time the Triton kernel of the NVFP4 block-sparse problem on this machine's GPU, as a fraction of a plain cold read.
+"""Time the kernels of the NVFP4 block-sparse problem on this machine's GPU, as a fraction of a plain cold read.
 
     python3 scripts/bench_nvfp4.py --out nvfp4.json           the defaults, then a search (needs torch and triton only)
     python3 scripts/bench_nvfp4.py --out nvfp4.json --quick   the defaults alone
+    python3 scripts/bench_nvfp4.py --out nvfp4.json --backend cuda             the CUDA kernel instead of the Triton one
     python scripts/bench_nvfp4.py --apply nvfp4.json          write the best into the problem's dispatch.yml; needs ruamel.yaml
     TRITON_INTERPRET=1 python scripts/bench_nvfp4.py --dry-run --out x.json     the same on a CPU; its times mean nothing
 
@@ -34,11 +35,13 @@ sys.path.insert(0, str(ROOT))
 from harness.floors import SLEEP_NS, ReadFloor  # noqa: E402
 from harness.modules import ModuleSpace  # noqa: E402
 from harness.timing import Cold, make_timer  # noqa: E402
+from kernels.nvfp4_msa.cuda_backend import CUDA_DEPTHS, CudaBackend, CudaPlan  # noqa: E402
 from kernels.nvfp4_msa.layout import Shape, shape_of  # noqa: E402
 from kernels.nvfp4_msa.triton_backend import MAX_TRITON_SPLITS, TritonBackend, TritonPlan  # noqa: E402
 from kernels.nvfp4_msa.unpack import UNPACK_MODES  # noqa: E402
 
 PROBLEM = ROOT / "problems" / "nvfp4_msa"
+BACKENDS: dict[str, tuple[Any, Any]] = {"triton": (TritonBackend, TritonPlan), "cuda": (CudaBackend, CudaPlan)}
 # The benchmarks of task.yml, which is not read here: a machine with a GPU may lack a YAML reader.
 BENCHMARKS: list[dict[str, Any]] = [
     {"batchsize": 1, "qseqlen": 1, "kvseqlen": 131072, "topk": 16, "seed": 201},
@@ -87,8 +90,9 @@ def load_reference() -> Any:
 class Bench:
     """The inputs, the oracle's result and the floor of one case at a time."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, backend: str) -> None:
         self.device, self.reference = device, load_reference()
+        self.backend, self.plan = BACKENDS[backend]
         cold = Cold("read", EVICT_BYTES) if device.type == "cuda" else Cold("none")
         self.timer, self.floor = make_timer(device, cold), ReadFloor(device, cold)
         self.spec: dict[str, Any] | None = None
@@ -110,12 +114,12 @@ class Bench:
 
     def defaults(self, spec: dict[str, Any]) -> dict[str, Any]:
         self.load(spec)
-        return TritonBackend().default_params(shape_of(self.data), self.device)
+        return self.backend().default_params(shape_of(self.data), self.device)
 
     def measure(self, spec: dict[str, Any], params: dict[str, Any], count: int) -> dict[str, Any]:
         """Samples of one configuration, or why it is out."""
         self.load(spec)
-        plan = TritonPlan(self.data, params)
+        plan = self.plan(self.data, params)
         if plan.params != params:
             return {"error": "needs more shared memory than there is"}
         plan.out.fill_(float("nan"))
@@ -128,9 +132,9 @@ class Bench:
         return {"median_ns": statistics.median(samples), "samples_ns": samples, "rel_l2": verdict["rel_l2_worst"]}
 
 
-def serve(connection: Any, device: str) -> None:
+def serve(connection: Any, device: str, backend: str) -> None:
     """Answer (method, arguments) until the other end closes."""
-    bench = Bench(torch.device(device))
+    bench = Bench(torch.device(device), backend)
     with contextlib.suppress(EOFError):
         while True:
             method, arguments = connection.recv()
@@ -154,13 +158,13 @@ def compile_one(job: tuple[dict[str, Any], dict[str, Any], str]) -> None:
 class Worker:
     """A process that answers within a time limit, or is replaced."""
 
-    def __init__(self, device: str, timeout_s: float) -> None:
-        self.device, self.timeout_s, self.process = device, timeout_s, None
+    def __init__(self, device: str, timeout_s: float, backend: str = "triton") -> None:
+        self.device, self.timeout_s, self.process, self.backend = device, timeout_s, None, backend
 
     def start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, self.device), daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, self.device, self.backend), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -219,6 +223,14 @@ class Search:
                 results.append({"params": params, **answer})
         return sorted(results, key=lambda result: result["median_ns"])
 
+    def run_cuda(self, defaults: dict[str, Any]) -> list[dict[str, Any]]:
+        """Every depth with the splits around the default: the finalists again."""
+        depths = [dict(zip(("stages", "blocks"), depth, strict=True)) for depth in CUDA_DEPTHS]
+        splits = split_candidates(self.spec, defaults["num_kv_splits"])
+        candidates = [{"num_kv_splits": count, **depth} for depth in depths for count in splits]
+        found = self.measure([defaults, *candidates], SCREEN_SAMPLES)
+        return self.measure([result["params"] for result in found[:FINALISTS]], FINAL_SAMPLES)
+
     def run(self, defaults: dict[str, Any], tiles: list[tuple]) -> list[dict[str, Any]]:
         """Tiles at the default splits, splits of the best tiles, the other unpacking of the best: the finalists again."""
         splits, unpack = defaults["num_kv_splits"], defaults["unpack"]
@@ -266,8 +278,12 @@ def measure_case(worker: Worker, spec: dict[str, Any], pool: Any, options: argpa
     if failed:
         return case | {"errors": failed}
     search = Search(worker, spec, pool)
-    tiles = TILES[:2] if options.dry_run else TILES
-    results = search.measure([defaults], FINAL_SAMPLES) if options.quick else search.run(defaults, tiles)
+    if options.quick:
+        results = search.measure([defaults], FINAL_SAMPLES)
+    elif options.backend == "cuda":
+        results = search.run_cuda(defaults)
+    else:
+        results = search.run(defaults, TILES[:2] if options.dry_run else TILES)
     return case | {"floor_ns": floor_ns, "results": results, "errors": search.errors}
 
 
@@ -280,9 +296,10 @@ def describe_device(device: torch.device) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace) -> int:
     device, began = "cpu" if options.dry_run else "cuda", time.monotonic()
-    report: dict[str, Any] = {**describe_device(torch.device(device)), "method": __doc__, "cases": []}
-    worker, context = Worker(device, options.timeout_s), multiprocessing.get_context("spawn")
-    pool = None if options.dry_run or options.quick else context.Pool(min(12, os.cpu_count() or 1))
+    about = {**describe_device(torch.device(device)), "backend": options.backend, "method": __doc__}
+    report: dict[str, Any] = {**about, "cases": []}
+    worker, context = Worker(device, options.timeout_s, options.backend), multiprocessing.get_context("spawn")
+    pool = None if options.dry_run or options.quick or options.backend == "cuda" else context.Pool(min(12, os.cpu_count() or 1))
     try:
         for spec in TINY if options.dry_run else BENCHMARKS:
             case = measure_case(worker, spec, pool, options)
@@ -303,22 +320,22 @@ def shape_of_spec(spec: dict[str, Any]) -> Shape:
 
 
 def apply(report: dict[str, Any], label: str, path: Path) -> int:
-    """Replace the Triton entries of `label` in a dispatch table, comments kept; the number of entries."""
+    """Replace the backend's entries of `label` in a dispatch table, comments kept; the number of entries."""
     from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-    yaml = YAML()
+    yaml, backend = YAML(), report.get("backend", "triton")
     yaml.width = 160
     table = yaml.load(path)
     table["nvfp4-msa"].fa.set_block_style()
-    entries = CommentedSeq(entry for entry in table["nvfp4-msa"].get(label, []) if entry["backend"] != "triton")
+    entries = CommentedSeq(entry for entry in table["nvfp4-msa"].get(label, []) if entry["backend"] != backend)
     for case in report["cases"]:
         if case["results"]:
             best = case["results"][0]
             evidence = {"device": report["device"], "date": report["date"][:10], "median_ns": round(best["median_ns"])}
             evidence |= {"floor_ns": round(case["floor_ns"])} if case["floor_ns"] else {}
             shape = flow(list(shape_of_spec(case["spec"])))
-            entries.append(CommentedMap(shape=shape, backend="triton", params=flow(best["params"]), evidence=flow(evidence)))
+            entries.append(CommentedMap(shape=shape, backend=backend, params=flow(best["params"]), evidence=flow(evidence)))
     table["nvfp4-msa"][label] = entries
     yaml.dump(table, path)
     return len(report["cases"])
@@ -337,6 +354,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("nvfp4.json"), help="where the measurements go")
     parser.add_argument("--quick", action="store_true", help="the defaults alone, without a search")
+    parser.add_argument("--backend", choices=BACKENDS, default="triton", help="whose kernel (default triton)")
     parser.add_argument("--timeout-s", type=float, default=20.0, help="limit of one configuration (default 20)")
     parser.add_argument("--setup-s", type=float, default=120.0, help="limit of a case's inputs and oracle (default 120)")
     parser.add_argument("--apply", type=Path, metavar="FILE", help="write measurements into problems/nvfp4_msa/dispatch.yml")

@@ -47,6 +47,14 @@ class ScriptedWorker:
         return {"error": answer} if isinstance(answer, str) else {"median_ns": answer, "samples_ns": [answer]}
 
 
+def test_the_search_of_the_cuda_kernel_tries_every_depth_and_splits_around_the_default():
+    worker = ScriptedWorker(lambda params: 1000 + 100 * abs(params["num_kv_splits"] - 8) + params["stages"])
+    search = Search(worker, {"topk": 16, "kvseqlen": 32768}, None)
+    best = search.run_cuda({"num_kv_splits": 4, "stages": 3, "blocks": 3})[0]["params"]
+    assert best == {"num_kv_splits": 8, "stages": 2, "blocks": 3}
+    assert not search.errors
+
+
 def test_the_search_finds_the_best_split_of_the_best_tile_and_drops_what_fails():
     def median_ns(params):
         if params["num_warps"] == 1:
