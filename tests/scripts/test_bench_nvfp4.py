@@ -71,7 +71,7 @@ def test_the_search_finds_the_best_split_of_the_best_tile_and_drops_what_fails()
     assert len(rounds) < 60
 
 
-def hang(connection, device):
+def hang(connection, device, backend):
     while True:
         method, _ = connection.recv()
         if method == "floor_ns":
