@@ -50,6 +50,7 @@ class Selection:
     shape_of: data -> a tuple of sizes and names, in the order of the table's shapes.
     plan_key: data -> a hashable, equal where a plan may be shared.
     check: raises what is wrong with data, once for each plan.
+    unserved: why a backend that is available cannot serve data; None if it can.
     """
 
     def __init__(
@@ -59,9 +60,10 @@ class Selection:
         shape_of: Callable[[Any], Any],
         plan_key: Callable[[Any], tuple],
         check: Callable[[Any], None] = lambda data: None,
+        unserved: Callable[[Backend, Any], str | None] = lambda backend, data: None,
     ) -> None:
         self.backends, self.table = tuple(backends), table
-        self.shape_of, self.plan_key, self.check = shape_of, plan_key, check
+        self.shape_of, self.plan_key, self.check, self.unserved = shape_of, plan_key, check, unserved
         self.plans: dict[tuple, Callable[[Any], Any]] = {}
 
     def usable(self, device: torch.device, wanted: str) -> dict[str, Backend]:
@@ -80,6 +82,15 @@ class Selection:
             raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes what this machine has")
         return {wanted: named[wanted]}
 
+    def serving(self, data: Any) -> dict[str, Backend]:
+        """Those of the usable backends that can serve `data`. Raises BackendError if it is the wanted one that cannot."""
+        wanted = os.environ.get(BACKEND_VARIABLE, "auto")
+        backends = self.usable(data[0].device, wanted)
+        reasons = {name: self.unserved(backend, data) for name, backend in backends.items()}
+        if reason := reasons.get(wanted):
+            raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes another backend here")
+        return {name: backend for name, backend in backends.items() if reasons[name] is None}
+
     def tuned_entry(self, shape: Sequence[int | str], labels: list[str], names: Sequence[str]) -> dict[str, Any] | None:
         """The nearest tuned entry for one of the backends `names`, from the first label that has one near enough."""
         for label in labels:
@@ -96,7 +107,7 @@ class Selection:
     def choose(self, data: Any) -> Choice:
         """Tuned entry, else the defaults of the first usable backend. Raises BackendError."""
         shape, device = self.shape_of(data), data[0].device
-        backends = self.usable(device, os.environ.get(BACKEND_VARIABLE, "auto"))
+        backends = self.serving(data)
         entry = self.entry_for(data, list(backends))
         backend = backends[entry["backend"]] if entry else next(iter(backends.values()))
         return Choice(backend, {**backend.default_params(shape, device), **(entry["params"] if entry else {})})

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from kernels.flash_mla.call import call_key, workload
-from kernels.flash_mla.tables import FLASH_MLA_TABLE
+from typing import Any
+
+from kernels.flash_mla.assets import FLASH_MLA_TABLE
+from kernels.flash_mla.call import Call, call_key, workload
+from kernels.flash_mla.cuda_backend import SparseCudaBackend
 from kernels.flash_mla.torch_backend import TorchBackend
 from kernels.flash_mla.triton_backend import TritonBackend
 from kernels.selection import Selection
 
-# A call has been checked when it gets here. Its plans are kept in the caller's scheduler object.
-SELECTION = Selection((TritonBackend(), TorchBackend()), FLASH_MLA_TABLE, workload, call_key)
+
+def unserved(backend: Any, call: Call) -> str | None:
+    return backend.unserved(call) if isinstance(backend, SparseCudaBackend) else None
+
+
+# A call has been checked when it gets here. Its plans are kept in the caller's scheduler object. The CUDA kernels serve what
+# the table gives them.
+SELECTION = Selection(
+    (TritonBackend(), TorchBackend(), SparseCudaBackend()), FLASH_MLA_TABLE, workload, call_key, unserved=unserved
+)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def edited_copy(edits, folder):
     """kernels/ with `old` replaced by `new`; old has to occur exactly once, or the edit means nothing any more."""
-    shutil.copytree(ROOT / "kernels", folder / "kernels", ignore=shutil.ignore_patterns("__pycache__", "hip", "cuda", "cpp"))
+    shutil.copytree(ROOT / "kernels", folder / "kernels", ignore=shutil.ignore_patterns("__pycache__", "hip", "cpp"))
     (folder / "problems" / "flash_mla").mkdir(parents=True)
     shutil.copy(ROOT / "problems" / "flash_mla" / "dispatch.yml", folder / "problems" / "flash_mla")
     for name, old, new in edits:
