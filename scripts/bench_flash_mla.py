@@ -2,7 +2,8 @@
 """Tune and time flash_mla_with_kvcache on this machine's GPU, beside FlashMLA where it is installed; needs torch and triton.
 
     python3 scripts/bench_flash_mla.py --out tuned.json         all shapes: parameters tried, the best timed again
-    python3 scripts/bench_flash_mla.py --out t.json --only v32  the shapes whose name holds these letters
+    python3 scripts/bench_flash_mla.py --out t.json --only "heads 64 batch 4,dense"    the shapes whose names hold these letters
+    python3 scripts/bench_flash_mla.py --out t.json --only v32 --backend cuda --together    one backend, one process
     python scripts/bench_flash_mla.py --apply tuned.json        write the results into problems/flash_mla/dispatch.yml
     TRITON_INTERPRET=1 python scripts/bench_flash_mla.py --dry-run --out t.json    the same path on a CPU; no times worth a look
 
@@ -36,6 +37,7 @@ sys.path.insert(0, str(ROOT))
 
 from harness.modules import ModuleSpace  # noqa: E402
 from kernels.flash_mla.call import Call, check_call, workload  # noqa: E402
+from kernels.flash_mla.cuda_backend import SPARSE_HEADS, SPARSE_TILE, SparseCudaBackend, SparsePlan  # noqa: E402
 from kernels.flash_mla.triton_backend import TritonBackend, TritonPlan  # noqa: E402
 from kernels.triton_launch import ceil_div, multiprocessors  # noqa: E402
 
@@ -66,6 +68,8 @@ TINY = {"v32 tiny": {"batchsize": 1, "qseqlen": 1, "kvseqlen": 64, "numheads": 1
 WARP_GROUPS = [(64, 64, 8, 2), (64, 64, 8, 3), (64, 64, 8, 1), (64, 32, 8, 3), (64, 32, 8, 2)]
 SMALL = [(16, 64, 8, 2), (16, 64, 8, 3), (16, 32, 4, 3), (16, 32, 4, 2), (16, 32, 8, 3), (16, 64, 8, 1)]
 WAVES = (0.5, 1, 2)  # programs per multiprocessor
+CUDA_WAVES = (1, 2, 3, 4)
+BACKENDS = {"triton": (TritonBackend(), TritonPlan), "cuda": (SparseCudaBackend(), SparsePlan)}
 SCREEN_SAMPLES, FINAL_SAMPLES, FINALISTS = 9, 41, 4
 COMPILE_TIMEOUT_S = 90
 EVICT_FLOATS = 64 << 20  # 256 MiB
@@ -122,7 +126,22 @@ def tiles(shape: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def candidates(call: Call, shape: dict[str, Any]) -> list[dict[str, Any]]:
+def candidates(call: Call, shape: dict[str, Any], backends: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """(backend, parameters) to try."""
+    found = [("triton", params) for params in triton_candidates(call, shape)] if "triton" in backends else []
+    cuda = "cuda" in backends and SparseCudaBackend().unserved(call) is None
+    return found + ([("cuda", {"num_kv_splits": splits}) for splits in cuda_splits(call)] if cuda else [])
+
+
+def cuda_splits(call: Call) -> list[int]:
+    work = workload(call)
+    blocks = work.groups * ceil_div(work.shared_rows, SPARSE_HEADS)
+    fills = [int(waves * multiprocessors(call.q.device) / blocks) for waves in CUDA_WAVES]
+    default = SparseCudaBackend().default_params(work, call.q.device)["num_kv_splits"]
+    return sorted({max(1, min(n, ceil_div(work.tokens, SPARSE_TILE))) for n in (default, *fills)})
+
+
+def triton_candidates(call: Call, shape: dict[str, Any]) -> list[dict[str, Any]]:
     work = workload(call)
     base = TritonBackend().default_params(work, call.q.device)
     found = []
@@ -188,18 +207,19 @@ def installed_flash_mla(data: Any) -> Callable[[], Any] | None:
 class Tuning:
     """The candidates of one shape."""
 
-    def __init__(self, name: str, shape: dict[str, Any], device: str) -> None:
-        self.name, self.shape = name, shape
+    def __init__(self, shape: dict[str, Any], device: str, backends: list[str]) -> None:
+        self.shape = shape
+        self.backends = [name for name in backends if BACKENDS[name][0].available(torch.device(device)) is None]
         self.data, self.call = load(shape, device)
         self.expected = reference.ref_kernel(self.data)
         self.clock = ColdClock(torch.device(device))
         self.rejected: list[str] = []
 
-    def plan(self, params: dict[str, Any]) -> TritonPlan | None:
+    def plan(self, backend: str, params: dict[str, Any]) -> TritonPlan | SparsePlan | None:
         """A checked plan, or None with the reason noted."""
-        label = " ".join(f"{key}={value}" for key, value in params.items())
+        label = " ".join((backend, *(f"{key}={value}" for key, value in params.items())))
         try:
-            plan = TritonPlan(self.call, params)
+            plan = BACKENDS[backend][1](self.call, params)
             wrong = reference.official_message(self.data, plan(self.call), self.expected)
         except Exception as error:  # a compiler failure rejects one candidate, not the shape
             self.rejected.append(f"{label}: {type(error).__name__}: {str(error)[:120]}")
@@ -216,18 +236,18 @@ class Tuning:
         """Screen each candidate alone; time the best, interleaved with FlashMLA if it is there."""
         screen, final = (SCREEN_SAMPLES, FINAL_SAMPLES) if self.clock.gpu else (1, 1)
         screened = []
-        for params in candidates(self.call, self.shape)[::every]:
-            if plan := self.plan(params):
+        for candidate in candidates(self.call, self.shape, self.backends)[::every]:
+            if plan := self.plan(*candidate):
                 times = self.clock.samples_ns([lambda plan=plan: plan(self.call)], screen)[0]
-                screened.append((statistics.median(times), params))
+                screened.append((statistics.median(times), candidate))
         screened.sort(key=lambda pair: pair[0])
-        plans = [plan for _, params in screened[:FINALISTS] if (plan := self.plan(params))]
-        calls: list[Callable[[], Any]] = [lambda plan=plan: plan(self.call) for plan in plans]
+        plans = [(name, plan) for _, (name, params) in screened[:FINALISTS] if (plan := self.plan(name, params))]
+        calls: list[Callable[[], Any]] = [lambda plan=plan: plan(self.call) for _, plan in plans]
         peer = installed_flash_mla(self.data) if self.clock.gpu else None
         samples = self.clock.samples_ns([*calls, *([peer] if peer else [])], final)
         results = [
-            {"params": plan.params, "median_ns": statistics.median(times), "samples_ns": times}
-            for plan, times in zip(plans, samples, strict=False)
+            {"backend": name, "params": plan.params, "median_ns": statistics.median(times), "samples_ns": times}
+            for (name, plan), times in zip(plans, samples, strict=False)
         ]
         return {
             "shape": list(workload(self.call)),
@@ -254,34 +274,49 @@ def print_result(name: str, shape: dict[str, Any], found: dict[str, Any]) -> Non
     beside = f", FlashMLA here {found['flash_mla_ns'] / 1e3:.1f}" if found["flash_mla_ns"] else ""
     beside += f", FlashMLA's table {known} (x {us / known:.2f})" if known else ""
     print(f"{name}: {us:.1f} us, {found['min_bytes'] / best['median_ns']:.0f} GB/s{beside}", flush=True)
-    print("    " + " ".join(f"{key}={value}" for key, value in best["params"].items()))
+    for result in found["results"]:
+        print(f"    {result['median_ns'] / 1e3:.1f} us {result['backend']}", *(f"{k}={v}" for k, v in result["params"].items()))
     for line in [line for line in found["rejected"] if "WRONG" in line][:3]:
         print(f"    {line}")
 
 
+def in_child(options: argparse.Namespace, name: str) -> dict[str, Any] | None:
+    """What a child process finds for one shape; None, said, if it fails or takes too long."""
+    dry_run = ["--dry-run"] if options.dry_run else []
+    command = [sys.executable, __file__, "--one", name, *dry_run, "--backend", *options.backend]
+    try:
+        child = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=options.timeout_s)
+    except subprocess.TimeoutExpired:
+        print(f"{name}: longer than {options.timeout_s} s; left out", flush=True)
+        return None
+    if child.returncode:
+        print(f"{name}: failed with {child.returncode}; left out", flush=True)
+        return None
+    *said, last = child.stdout.splitlines()
+    print("\n".join(said), end="\n" if said else "", flush=True)
+    return json.loads(last)
+
+
+def tune(options: argparse.Namespace, shape: dict[str, Any]) -> dict[str, Any]:
+    tuning = Tuning(shape, "cpu" if options.dry_run else "cuda", options.backend)
+    return tuning.run(every=9 if options.dry_run else 1)
+
+
 def measure(options: argparse.Namespace, shapes: dict[str, dict[str, Any]]) -> None:
-    """Every shape in a child process; the report is rewritten after each, so that nothing is lost."""
+    """The report is rewritten after each shape, so that nothing is lost."""
     began = time.monotonic()
-    if not options.dry_run:
+    if not options.dry_run and "triton" in options.backend:
         compile_all(shapes)
-    print(f"compiled after {time.monotonic() - began:.0f} s", flush=True)
+        print(f"compiled after {time.monotonic() - began:.0f} s", flush=True)
     report: dict[str, Any] = describe_device(torch.device("cpu" if options.dry_run else "cuda"))
     report |= {"method": __doc__, "shapes": {}}
     for name, shape in shapes.items():
-        command = [sys.executable, __file__, "--one", name, *(["--dry-run"] if options.dry_run else [])]
-        try:
-            child = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=options.timeout_s)
-        except subprocess.TimeoutExpired:
-            print(f"{name}: longer than {options.timeout_s} s; left out", flush=True)
-            continue
-        if child.returncode:
-            print(f"{name}: failed with {child.returncode}; left out", flush=True)
-            continue
-        *said, last = child.stdout.splitlines()
-        print("\n".join(said), end="\n" if said else "", flush=True)
-        report["shapes"][name] = json.loads(last)
-        print_result(name, shape, report["shapes"][name])
-        options.out.write_text(json.dumps(report))
+        found = tune(options, shape) if options.together else in_child(options, name)
+        if found:
+            report["shapes"][name] = found
+            print_result(name, shape, found)
+            options.out.write_text(json.dumps(report))
+    print(f"done after {time.monotonic() - began:.0f} s", flush=True)
 
 
 def apply(path: Path, label: str) -> None:
@@ -299,7 +334,7 @@ def apply(path: Path, label: str) -> None:
         if found["results"]:
             best = found["results"][0]
             evidence = {"device": report["device"], "date": report["date"][:10], "median_ns": round(best["median_ns"])}
-            entry = CommentedMap(backend="triton", shape=found["shape"], params=best["params"], evidence=evidence)
+            entry = CommentedMap(backend=best["backend"], shape=found["shape"], params=best["params"], evidence=evidence)
             entry.fa.set_block_style()
             entries.append(entry)
     for entry, key in itertools.product(entries, ("shape", "params", "evidence")):
@@ -321,7 +356,9 @@ def flow(value: Any) -> Any:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, metavar="FILE", help="where the report goes")
-    parser.add_argument("--only", default="", metavar="LETTERS", help="shapes whose name holds these")
+    parser.add_argument("--only", default="", metavar="LETTERS,...", help="shapes whose names hold any of these")
+    parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=list(BACKENDS), help="default: both")
+    parser.add_argument("--together", action="store_true", help="all shapes in this process: no time goes into starting others")
     parser.add_argument("--timeout-s", type=float, default=75, help="limit for a shape (default %(default)s)")
     parser.add_argument("--dry-run", action="store_true", help="a tiny shape on the CPU, under TRITON_INTERPRET=1")
     parser.add_argument("--apply", type=Path, metavar="FILE", help="write a report into the table")
@@ -332,10 +369,10 @@ def main(argv: list[str] | None = None) -> int:
     if options.apply:
         apply(options.apply, options.label)
     elif options.one:
-        tuning = Tuning(options.one, shapes[options.one], "cpu" if options.dry_run else "cuda")
-        print(json.dumps(tuning.run(every=9 if options.dry_run else 1)))
+        print(json.dumps(tune(options, shapes[options.one])))
     elif options.out:
-        chosen = {name: shape for name, shape in shapes.items() if options.only in name}
+        wanted = options.only.split(",")
+        chosen = {name: shape for name, shape in shapes.items() if any(letters in name for letters in wanted)}
         if not chosen:
             parser.error(f"--only {options.only}: no shape's name holds it; they are {', '.join(shapes)}")
         if not options.dry_run and not torch.cuda.is_available():

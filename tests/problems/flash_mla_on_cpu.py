@@ -1,4 +1,4 @@
-"""The sparse CUDA kernels compiled for this CPU (tests/support: cuda_on_cpu, flash_mla_on_cpu) and called like their backend."""
+"""The sparse CUDA kernels compiled for this CPU (tests/support: cuda_on_cpu, flash_mla_on_cpu), called like their backend."""
 
 from __future__ import annotations
 
