@@ -100,6 +100,7 @@ class Selection:
     shape_of: data -> a tuple of sizes and names, in the order of the table's shapes.
     plan_key: data -> a hashable, equal where a plan may be shared.
     check: raises what is wrong with data, once for each plan.
+    unserved: why a backend that is available cannot serve data; None if it can.
     """
 
     def __init__(
@@ -109,9 +110,10 @@ class Selection:
         shape_of: Callable[[Any], Any],
         plan_key: Callable[[Any], tuple],
         check: Callable[[Any], None] = lambda data: None,
+        unserved: Callable[[Backend, Any], str | None] = lambda backend, data: None,
     ) -> None:
         self.backends, self.table = tuple(backends), table
-        self.shape_of, self.plan_key, self.check = shape_of, plan_key, check
+        self.shape_of, self.plan_key, self.check, self.unserved = shape_of, plan_key, check, unserved
         self.plans: dict[tuple, Callable[[Any], Any]] = {}
 
     def usable(self, device: torch.device, wanted: str) -> dict[str, Backend]:
@@ -130,6 +132,15 @@ class Selection:
             raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes what this machine has")
         return {wanted: named[wanted]}
 
+    def serving(self, data: Any) -> dict[str, Backend]:
+        """Those of the usable backends that can serve `data`. Raises BackendError if it is the wanted one that cannot."""
+        wanted = os.environ.get(BACKEND_VARIABLE, "auto")
+        backends = self.usable(data[0].device, wanted)
+        reasons = {name: self.unserved(backend, data) for name, backend in backends.items()}
+        if reason := reasons.get(wanted):
+            raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes another backend here")
+        return {name: backend for name, backend in backends.items() if reasons[name] is None}
+
     def tuned_entry(self, shape: Sequence[int | str], labels: list[str], names: Sequence[str]) -> dict[str, Any] | None:
         """The nearest tuned entry for one of the backends `names`, from the first label that has one near enough."""
         for label in labels:
@@ -146,7 +157,7 @@ class Selection:
     def choose(self, data: Any) -> Choice:
         """Tuned entry, else the defaults of the first usable backend. Raises BackendError."""
         shape, device = self.shape_of(data), data[0].device
-        backends = self.usable(device, os.environ.get(BACKEND_VARIABLE, "auto"))
+        backends = self.serving(data)
         entry = self.entry_for(data, list(backends))
         backend = backends[entry["backend"]] if entry else next(iter(backends.values()))
         return Choice(backend, {**backend.default_params(shape, device), **(entry["params"] if entry else {})})
@@ -2596,6 +2607,11 @@ __device__ __forceinline__ uint32_t ld_shared_u8(uint32_t addr) {
   asm volatile("ld.shared.u8 %0, [%1];" : "=r"(r) : "r"(addr));
   return r;
 }
+__device__ __forceinline__ uint32_t ld_shared_u32(uint32_t addr) {
+  uint32_t r;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(addr));
+  return r;
+}
 __device__ __forceinline__ void ld_shared(uint32_t (&x)[4], uint32_t addr) {
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(addr));
 }
@@ -2703,17 +2719,29 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
 }
 
 // D[64, 32] (+)= A[64, 32 bytes] B[32, 32 bytes]^T, both operands in shared memory; `accumulate` 0 starts from zero.
-#define WGMMA_N32(NAME, INSTRUCTION)                                                                            \
-  __device__ __forceinline__ void NAME(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {                         \
-    asm volatile(                                                                                                        \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned." INSTRUCTION                            \
-        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"                     \
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),    \
-          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])                       \
-        : "l"(a), "l"(b), "r"(accumulate));                                                                              \
-  }
-WGMMA_N32(wgmma_e4m3, "m64n32k32.f32.e4m3.e4m3")
-WGMMA_N32(wgmma_e5m2, "m64n32k32.f32.e5m2.e4m3")
+__device__ __forceinline__ void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3"
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
+        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : "l"(a), "l"(b), "r"(accumulate));
+}
+// The same for e5m2 times e4m3 with A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then those 16 later. They
+// may be written again after wgmma_wait_for_registers.
+__device__ __forceinline__ void wgmma_e5m2(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e5m2.e4m3"
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, p, 1, 1;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
+        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+// All but the last GROUPS committed groups have read their registers.
+template <int GROUPS>
+__device__ __forceinline__ void wgmma_wait_for_registers() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+}
 // D[64, 16] (+)= A[64, 16] B[16, 16]^T, bf16
 __device__ __forceinline__ void wgmma_bf16(float (&d)[8], uint64_t a, uint64_t b, int accumulate) {
   asm volatile(
@@ -2762,6 +2790,12 @@ __device__ __forceinline__ void stmatrix4_trans(uint32_t addr, uint32_t a, uint3
 __device__ __forceinline__ uint64_t pack_u64(uint32_t low, uint32_t high) {
   uint64_t r;
   asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
+  return r;
+}
+// Four of the eight bytes b:a, by the nibbles of `select`'s low half, which are 0 to 7; __byte_perm would spend an instruction on making them so.
+__device__ __forceinline__ uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) {
+  uint32_t r;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(select));
   return r;
 }
 __device__ __forceinline__ uint32_t or_and(uint32_t a, uint32_t b, uint32_t mask) {   // a | (b & mask) in one instruction
@@ -2815,6 +2849,38 @@ __device__ __forceinline__ float2 unpack_f16(uint32_t x) { return __half22float2
 __device__ __forceinline__ uint32_t pack_bf16(float lo, float hi) {
   __nv_bfloat162 h = __floats2bfloat162_rn(lo, hi);
   return *reinterpret_cast<uint32_t*>(&h);
+}
+
+// ---- for kernels/nvfp4_msa/cuda
+__device__ __forceinline__ void ld_shared(uint32_t (&x)[2], uint32_t addr) {
+  asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(addr));
+}
+__device__ __forceinline__ uint32_t ld_shared_u16(uint32_t addr) {
+  uint16_t x;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(addr));
+  return x;
+}
+__device__ __forceinline__ uint32_t select_bits(uint32_t a, uint32_t b, uint32_t mask) {   // bits of a where mask is 1, else of b
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
+  return r;
+}
+__device__ __forceinline__ uint32_t low_twice(uint32_t x) {   // an operand modifier of f16x2 instructions, not an instruction
+  uint32_t r;
+  asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {l,l};}" : "=r"(r) : "r"(x));
+  return r;
+}
+__device__ __forceinline__ uint32_t high_twice(uint32_t x) {
+  uint32_t r;
+  asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {h,h};}" : "=r"(r) : "r"(x));
+  return r;
+}
+// Keeps a value in its register: the compiler must not compute it again where it is used.
+__device__ __forceinline__ void keep(uint32_t& x) { asm volatile("" : "+r"(x)); }
+__device__ __forceinline__ float log2_approx(float x) {
+  float r;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
 }
 """
 
@@ -2904,6 +2970,14 @@ __device__ __forceinline__ int q_offset(int row, int dim) {
   return 4 * Q_BOX + (off ^ (((off >> 7) & 3) << 4));
 }
 
+// Where wgmma finds a dim (of four from a multiple of 4) if the other operand comes from registers that hold mxfp4 chunks as they lie in
+// memory: lane q of four has dims 32 q .. 32 q + 31 of every 128, or 8 q .. 8 q + 7 of the 32 of a rope chunk, and gives eight to every product
+// over 32, as bytes 4 q + {0, 1, 2, 3} and 16 + 4 q + {0, 1, 2, 3}.
+__device__ __forceinline__ int chunked_dim(int dim) {
+  const int lane = dim < D_V ? (dim >> 5) & 3 : (dim >> 3) & 3, step = dim < D_V ? (dim >> 3) & 3 : (dim >> 5) & 1;
+  return (dim & ~127) + step * 32 + ((dim >> 2) & 1) * 16 + lane * 4;
+}
+
 __device__ __forceinline__ int q_offset16(int row, int dim) {
   const int off = row * 128 + (dim & 63) * 2;
   return (dim >> 6) * Q_BOX16 + (off ^ (((off >> 7) & 7) << 4));
@@ -2948,6 +3022,7 @@ struct QueryRows {
   }
 
   // q = (hi + lo / 16) * scale, exact for bf16 q: e4m3 keeps 4 significant bits, the rest of a bf16 significand fits in 4 more.
+  template <bool CHUNKED>
   __device__ __forceinline__ void store(uint8_t* image, float* row_scale, int warp, int lane) const {
 #pragma unroll
     for (int p = 0; p < PAIRS; p++) {
@@ -2971,7 +3046,8 @@ struct QueryRows {
 #pragma unroll
       for (int i = 0; i < CHUNKS; i++) {
         const bool second = in_second(i, lane);
-        const int row = (warp * PAIRS + p) * 2 + second, dim = i * 128 + lane * 4 - second * D_QK;
+        const int row = (warp * PAIRS + p) * 2 + second, in_row = i * 128 + lane * 4 - second * D_QK;
+        const int dim = CHUNKED ? chunked_dim(in_row) : in_row;
         uint16_t hi[2], lo[2];
         split_pair(hi[0], lo[0], raw[p][i].x, second ? inverse[1] : inverse[0]);
         split_pair(hi[1], lo[1], raw[p][i].y, second ? inverse[1] : inverse[0]);
@@ -2999,11 +3075,10 @@ constexpr int P_PITCH = (TILE + 8) * 2, P_BYTES = ROWS * P_PITCH;
 // The output is rescaled only when a running maximum grows by more than 2^8: P then still fits f16.
 constexpr float LAZY = 8.f;
 
-// State of one warpgroup's softmax. Lane: rows r = 2 (lane % 4) + {0, 1, 8, 9}; acc: 16 tiles of m16n8, see tile_output.
+// One warpgroup's softmax. Lane: rows r = 2 (lane % 4) + {0, 1, 8, 9}.
 struct Softmax {
   float scale[4];                                        // score -> log2 units
   float m[4], l[4];                                      // running maximum (log2 units) and this lane's share of the sum
-  float acc[16][4];
   // `row_scale` null: queries are as they were.
   __device__ __forceinline__ void init(const float* row_scale, float sm_scale, int lane) {
 #pragma unroll
@@ -3012,10 +3087,27 @@ struct Softmax {
       m[i] = -INFINITY;
       l[i] = 0.f;
     }
+  }
+};
+
+// Output of one warp: 16 tiles of m16n8, rows lane / 4 and lane / 4 + 8, see tile_output.
+struct Output {
+  float acc[16][4];
+  __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int c = 0; c < 16; c++)
 #pragma unroll
       for (int i = 0; i < 4; i++) acc[c][i] = 0.f;
+  }
+  // Factors of rows lane / 4 and lane / 4 + 8.
+  __device__ __forceinline__ void scale(float lo, float hi) {
+#pragma unroll
+    for (int c = 0; c < 16; c++) {
+      acc[c][0] *= lo;
+      acc[c][1] *= lo;
+      acc[c][2] *= hi;
+      acc[c][3] *= hi;
+    }
   }
 };
 
@@ -3037,8 +3129,6 @@ __device__ __forceinline__ void start_scores(float (&d)[SCORES<KV>], uint32_t ti
     const uint64_t b = pack_u64(q_low + ((k >> 2) * QUERY_BOX + (k & 3) * 32) / 16, high);
     if constexpr (KV == Kv::bf16)
       wgmma_bf16(d, a, b, k);
-    else if constexpr (KV == Kv::e5m2)
-      wgmma_e5m2(d, a, b, k);
     else
       wgmma_e4m3(d, a, b, k);
   }
@@ -3080,9 +3170,9 @@ __device__ __forceinline__ void store_p(uint32_t addr, const float (&p)[8]) {
   stmatrix4_trans(addr, x[0], x[1], x[2], x[3]);
 }
 
-// New maxima over the warpgroup's 64 tokens; acc and l are rescaled to them. `top` is [4 warps][16] floats of the warpgroup.
-__device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], float* top, int bar, int warp, int lane) {
-  float t[4], alpha[4];
+// New maxima over the warpgroup's 64 tokens; l is rescaled to them by `alpha`. `top` is [4 warps][16] floats of the warpgroup.
+__device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], float (&alpha)[4], float* top, int bar, int warp, int lane) {
+  float t[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     t[i] = fmaxf(s[i], s[i + 4]);
@@ -3102,24 +3192,21 @@ __device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], f
     x.l[i] *= alpha[i];
     x.m[i] = grown;
   }
-  // acc rows are lane / 4 and lane / 4 + 8; their factors are with lane (lane / 8).
+}
+
+// Factors of the softmax's four rows, for the output's two: those of lane / 4 and lane / 4 + 8 are with lane (lane / 8).
+__device__ __forceinline__ void scale_output(Output& o, const float (&alpha)[4], int lane) {
   const int src = lane >> 3;
   const float a0 = __shfl_sync(~0u, alpha[0], src), a1 = __shfl_sync(~0u, alpha[1], src);
   const float a2 = __shfl_sync(~0u, alpha[2], src), a3 = __shfl_sync(~0u, alpha[3], src);
-  const float lo = (lane & 4) ? a1 : a0, hi = (lane & 4) ? a3 : a2;
-#pragma unroll
-  for (int c = 0; c < 16; c++) {
-    x.acc[c][0] *= lo;
-    x.acc[c][1] *= lo;
-    x.acc[c][2] *= hi;
-    x.acc[c][3] *= hi;
-  }
+  o.scale((lane & 4) ? a1 : a0, (lane & 4) ? a3 : a2);
 }
 
-// P of the tile goes to shared memory in f16; maximum, sum and acc are updated. Two barriers of the warpgroup if no maximum grew.
-template <Kv KV>
+// P of the tile goes to shared memory in f16; maximum and sum are updated. If a maximum grew, whoever holds the output hears by what:
+// `raised(alpha)`. One barrier of the warpgroup if none did.
+template <Kv KV, class Raised>
 __device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], const Bases& bases, uint32_t p_addr, float* top, int bar, int warp,
-                                             int lane) {
+                                             int lane, Raised&& raised) {
   float p[8];
   bool grew = false;
 #pragma unroll
@@ -3129,7 +3216,9 @@ __device__ __forceinline__ void tile_softmax(Softmax& x, const float (&s)[8], co
   }
   store_p<KV>(p_addr, p);
   if (bar_or(bar, 128, grew)) {
-    raise_maximum(x, s, top, bar, warp, lane);
+    float alpha[4];
+    raise_maximum(x, s, alpha, top, bar, warp, lane);
+    raised(alpha);
 #pragma unroll
     for (int i = 0; i < 8; i++) p[i] = exp2_approx(s[i] - x.m[i & 3]);
     store_p<KV>(p_addr, p);
@@ -3152,14 +3241,16 @@ __device__ __forceinline__ void clear_rows(uint32_t tile, int first, int warp, i
 // acc += P V for this warp's 128 dims, of 8-bit tiles (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
 // a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
 // e5m2 is the high byte of an f16 and needs no conversion.
-template <bool E5M2>
-__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
+// `weigh(weights)` may change the A operand: rows lane / 4 (0 and 2) and lane / 4 + 8 (1 and 3).
+template <bool E5M2, class Weigh>
+__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane, Weigh&& weigh) {
   const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
   const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
 #pragma unroll
   for (int ks = 0; ks < 4; ks++) {
     uint32_t weights[4];
     ldmatrix4(weights, prow + ks * 32);
+    weigh(weights);
 #pragma unroll
     for (int c = 0; c < 8; c += 2) {
       uint32_t x[4];
@@ -3201,13 +3292,13 @@ __device__ __forceinline__ void tile_output16(float (&acc)[16][4], uint32_t box,
   }
 }
 
-// acc += P V for warp `warp` of the warpgroup.
+// acc += P V for warp `warp` of the warpgroup, of a tile as the copy engine left it.
 template <Kv KV>
 __device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, uint32_t p, int warp, int lane) {
   if constexpr (KV == Kv::bf16)
     tile_output16(acc, tile + warp * 2 * BOX, p, lane);
   else
-    tile_output8<KV == Kv::e5m2>(acc, tile + warp * BOX, p, lane);
+    tile_output8<false>(acc, tile + warp * BOX, p, lane, [](uint32_t (&)[4]) {});
 }
 """
 
@@ -3284,7 +3375,7 @@ __device__ __forceinline__ float4* part_of(const Args& a, int block, int g, int 
 }
 // Four values of this lane: row lane / 4 + 8 k, and of the warp's 128 dims 16 c + 4 (lane % 4) + {0, 1, 2, 3}, as 8-bit tiles leave them,
 // or 16 c + 2 (lane % 4) + {0, 8, 1, 9}, as bf16 ones do.
-__device__ __forceinline__ float4 acc_float4(const Softmax& x, int c, int k) {
+__device__ __forceinline__ float4 acc_float4(const Output& x, int c, int k) {
   return make_float4(x.acc[2 * c][2 * k], x.acc[2 * c + 1][2 * k], x.acc[2 * c][2 * k + 1], x.acc[2 * c + 1][2 * k + 1]);
 }
 
@@ -3309,14 +3400,14 @@ __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int w
   }
 }
 
-// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster.
-template <int NWG>
-__device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const Exchange& e, int tid) {
-  for (int i = tid; i < a.cluster * ROWS; i += NWG * 128) {
+// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster; by `threads` threads.
+template <int SCORING>
+__device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const Exchange& e, int tid, int threads) {
+  for (int i = tid; i < a.cluster * ROWS; i += threads) {
     const int row = i & 15, rank = i >> 4;
     float2 ml = e.ml[row];
 #pragma unroll
-    for (int wg = 1; wg < NWG; wg++) {
+    for (int wg = 1; wg < SCORING; wg++) {
       const float2 other = e.ml[wg * ROWS + row];
       const float common = fmaxf(ml.x, other.x);
       ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
@@ -3325,9 +3416,10 @@ __device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const
   }
 }
 
-// Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8) to the cluster's normalised output, and the
-// cluster's (max, sum) of those rows. The four lanes of a row share the table's 16 entries.
-__device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, int wg, int lane, float (&factor)[2], float2 (&total)[2]) {
+// Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8, so far relative to the maxima `reference`) to the cluster's
+// normalised output, and the cluster's (max, sum) of those rows. The four lanes of a row share the table's 16 entries.
+__device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, const float (&reference)[2], int lane, float (&factor)[2],
+                                              float2 (&total)[2]) {
 #pragma unroll
   for (int k = 0; k < 2; k++) {
     const int row = k * 8 + (lane >> 2);
@@ -3346,7 +3438,7 @@ __device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, 
 #pragma unroll
     for (int o = 1; o < 4; o <<= 1) sum += __shfl_xor_sync(~0u, sum, o);
     total[k] = make_float2(common, sum);
-    factor[k] = part_weight(e.ml[wg * ROWS + row].x, common) * inverse_sum(sum);
+    factor[k] = part_weight(reference[k], common) * inverse_sum(sum);
   }
 }
 
@@ -3356,12 +3448,12 @@ __device__ __forceinline__ float4* swap_slot(const Exchange& e, int k, int giver
   return e.swap + (k * (NWG - 1) + giver - (giver > k)) * 8 * 128 + lane_of_wg;
 }
 template <int NWG>
-__device__ __forceinline__ void give_rows(const Exchange& e, const Softmax& x, int k, int wg, int lane_of_wg) {
+__device__ __forceinline__ void give_rows(const Exchange& e, const Output& x, int k, int wg, int lane_of_wg) {
 #pragma unroll
   for (int c = 0; c < 8; c++) swap_slot<NWG>(e, k, wg, lane_of_wg)[c * 128] = acc_float4(x, c, k);
 }
 template <int NWG>
-__device__ __forceinline__ void take_rows(const Exchange& e, Softmax& x, int k, int lane_of_wg) {
+__device__ __forceinline__ void take_rows(const Exchange& e, Output& x, int k, int lane_of_wg) {
 #pragma unroll
   for (int giver = 0; giver < NWG; giver++) {
     if (giver == k) continue;
@@ -3382,7 +3474,7 @@ __device__ __forceinline__ int first_dim(int lane) {
   return KV == Kv::bf16 ? (lane & 1) * 8 + (lane & 2) * 2 : (lane & 3) * 4;
 }
 template <Kv KV>
-__device__ __forceinline__ float4 four_dims(const Softmax& x, int c, int k, int lane) {
+__device__ __forceinline__ float4 four_dims(const Output& x, int c, int k, int lane) {
   const float4 o = acc_float4(x, c, k);
   if (KV != Kv::bf16) return o;
   const bool odd = lane & 1;
@@ -3392,7 +3484,7 @@ __device__ __forceinline__ float4 four_dims(const Softmax& x, int c, int k, int 
 
 // What a block keeps of row half k: to its outbox, or, if it is alone, to the output or to its group's partial output.
 template <Kv KV>
-__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Softmax& x, float v_scale, int k, int warp, int lane) {
+__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Output& x, float v_scale, int k, int warp, int lane) {
   const int row = k * 8 + (lane >> 2), dim = warp * 128 + first_dim<KV>(lane);
   if (a.cluster > 1) {
 #pragma unroll
@@ -3464,24 +3556,21 @@ __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, con
   }
 }
 
-// Called by the warpgroups of every block of the cluster when their tiles are done.
-template <Kv KV, int NWG>
-__device__ __forceinline__ void finish(const Args& a, const Work& w, const Exchange& e, Softmax& x, float v_scale, int wg, int warp, int lane) {
+// Called by the NWG warpgroups that hold output, of every block of the cluster, when e.ml holds the (max, sum) of the SCORING warpgroups that
+// saw tokens and nobody of the block reads a KV stage any more. `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
+template <Kv KV, int NWG, int SCORING>
+__device__ __forceinline__ void combine(const Args& a, const Work& w, const Exchange& e, Output& x, const float (&reference)[2], float v_scale, int wg,
+                                        int warp, int lane) {
   constexpr int N = NWG * 128;
   const int tid = wg * 128 + warp * 32 + lane;
-  reduce_sums(e, x, wg, warp, lane);
-  bar_sync(FINISH_BARRIER, N);                           // nobody of this block reads a KV stage any more
   cluster_wait();                                        // all blocks of the cluster have started
-  publish_sums<NWG>(a, w, e, tid);
+  publish_sums<SCORING>(a, w, e, tid, N);
   mbar_wait(e.table_full, 0);                            // nobody of the cluster reads a KV stage any more
 
   float factor[2];
   float2 total[2];
-  final_factors(a, e, wg, lane, factor, total);
-#pragma unroll
-  for (int c = 0; c < 16; c++)
-#pragma unroll
-    for (int i = 0; i < 4; i++) x.acc[c][i] *= factor[i >> 1];
+  final_factors(a, e, reference, lane, factor, total);
+  x.scale(factor[0], factor[1]);
   if (NWG == 1) {
     deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
     deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
@@ -3536,19 +3625,20 @@ CUDA_BLOCK = r"""// What the blocks of every KV format share: the layout of shar
 
 constexpr int START_BARRIER = 14;
 
-// NWG: multiplying warpgroups, which take the tiles in turn. STAGES: tiles in shared memory. OTHERS: threads besides NWG * 128, which fill them.
-template <Kv KV_, int NWG_, int STAGES_, int OTHERS>
+// SCORING warpgroups make scores, of tiles in turn; HOLDING ones hold output. STAGES: tiles of BYTES in shared memory. P_TILES: room for P.
+// THREADS: of the whole block.
+template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int THREADS_>
 struct Block {
   static constexpr Kv KV = KV_;
-  static constexpr int BYTES = TILE_BYTES<KV>, NWG = NWG_, STAGES = STAGES_, THREADS = NWG * 128 + OTHERS;
+  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
   // Offsets in shared memory, bytes. The combine overlays the tiles.
-  static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + NWG * 2 * P_BYTES;
-  static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + NWG * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
-  static constexpr int SUMS = TOP + NWG * 256, BASES = SUMS + NWG * 256, BARRIERS = BASES + (KV == Kv::e5m2 ? STAGES * TILE * 4 : 0);
+  static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES;
+  static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
+  static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
   static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
-  static constexpr int OUTBOX = swap_bytes(NWG), INBOX = OUTBOX + OUTBOX_BYTES;
+  static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES;
   static_assert(INBOX + INBOX_BYTES <= Q);
-  static_assert(STAGES >= NWG, "every warpgroup would wait for a tile that another holds");
+  static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
 
   static __device__ __forceinline__ Exchange exchange(uint8_t* smem) {
     const uint32_t bars = smem_u32(smem) + EXCHANGE;
@@ -3568,31 +3658,39 @@ struct Block {
   }
 };
 
-// The multiplying warpgroups: queries, then scores, softmax and output of every NWG-th tile, then the combine.
+// What the warpgroups that make scores do first: queries to shared memory, and the block's tiles. Returns the factor of fp8 values.
 template <class B>
-__device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
-  constexpr int NWG = B::NWG, STAGES = B::STAGES, QUERY_WARPS = NWG * 4 < 8 ? NWG * 4 : 8;
-  constexpr Kv KV = B::KV;
-  float* row_scale = reinterpret_cast<float*>(smem + B::ROW_SCALE);
-  const uint32_t tile0 = smem_u32(smem), full = tile0 + B::FULL, empty = tile0 + B::EMPTY;
-  const int wg = warp >> 2, ww = warp & 3;
-
+__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
+  constexpr int QUERY_WARPS = B::SCORING * 4 < 8 ? B::SCORING * 4 : 8;
   QueryRows<QUERY_WARPS> q;
   if (warp < QUERY_WARPS) q.load(a, w, warp, lane);
   cluster_arrive();
   w.find_tiles(a);
-  const float kv_scale = KV == Kv::e4m3 ? __ldg(a.kv_scale) : 1.f;
+  const float kv_scale = B::KV == Kv::e4m3 ? __ldg(a.kv_scale) : 1.f;
   if (warp < QUERY_WARPS) {
-    if constexpr (KV == Kv::bf16)
+    if constexpr (B::KV == Kv::bf16)
       q.store16(smem + B::Q, warp, lane);
     else
-      q.store(smem + B::Q, row_scale, warp, lane);
+      q.template store<B::KV == Kv::e5m2>(smem + B::Q, reinterpret_cast<float*>(smem + B::ROW_SCALE), warp, lane);
   }
   fence_async_proxy();
   bar_sync(START_BARRIER, B::THREADS);
+  return kv_scale;
+}
 
+// Warpgroups that make scores and hold output of the same tiles: every NWG-th one, as the copy engine left it. Then the combine.
+template <class B>
+__device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
+  constexpr int NWG = B::HOLDING, STAGES = B::STAGES;
+  constexpr Kv KV = B::KV;
+  static_assert(B::SCORING == NWG);
+  const uint32_t tile0 = smem_u32(smem), full = tile0 + B::FULL, empty = tile0 + B::EMPTY;
+  const int wg = warp >> 2, ww = warp & 3;
+  const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane);
   Softmax x;
-  x.init(KV == Kv::bf16 ? nullptr : row_scale, a.sm_scale * kv_scale, lane);
+  Output o;
+  x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);
+  o.clear();
   const uint32_t q_addr = tile0 + B::Q, p_addr = tile0 + B::P + wg * 2 * P_BYTES;
   float* top = reinterpret_cast<float*>(smem + B::TOP) + wg * 64;
   const int mine = __shfl_sync(~0u, (w.tiles - wg + NWG - 1) / NWG, 0);   // warp-uniform for the compiler
@@ -3606,22 +3704,16 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
     start_scores<KV>(d, tile_at(t), q_addr);
   };
   auto softmax = [&](int i, int t) {
-    const int row = ww * 16 + (lane >> 2);
     float s[8];
-    Bases bases;
-    if (KV == Kv::e5m2) {
-      const int* stored = reinterpret_cast<const int*>(smem + B::BASES) + (uint32_t)t % STAGES * TILE + row;
-      bases.exponent[0] = stored[0];
-      bases.exponent[1] = stored[8];
-    }
     wgmma_wait(d);
-    tile_logits<KV>(s, d, x, bases, (w.tile0 + t) * TILE + row, w.len);
-    tile_softmax<KV>(x, s, bases, p_store_addr(p_addr + (i & 1) * P_BYTES, ww, lane), top, 1 + wg, ww, lane);
+    tile_logits<KV>(s, d, x, Bases(), (w.tile0 + t) * TILE + ww * 16 + (lane >> 2), w.len);
+    tile_softmax<KV>(x, s, Bases(), p_store_addr(p_addr + (i & 1) * P_BYTES, ww, lane), top, 1 + wg, ww, lane,
+                     [&](const float (&alpha)[4]) { scale_output(o, alpha, lane); });
   };
   auto output = [&](int i, int t) {
     const int rows = w.len - (w.tile0 + t) * TILE;
-    if (KV != Kv::e5m2 && rows < TILE) clear_rows<KV>(tile_at(t), rows, ww, lane);
-    tile_output<KV>(x.acc, tile_at(t), p_addr + (i & 1) * P_BYTES, ww, lane);
+    if (rows < TILE) clear_rows<KV>(tile_at(t), rows, ww, lane);
+    tile_output<KV>(o.acc, tile_at(t), p_addr + (i & 1) * P_BYTES, ww, lane);
     __syncwarp();
     if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);
   };
@@ -3637,7 +3729,11 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
     softmax(i, t);
     output(i, t);
   }
-  finish<KV, NWG>(a, w, B::exchange(smem), x, kv_scale, wg, ww, lane);
+  const Exchange e = B::exchange(smem);
+  reduce_sums(e, x, wg, ww, lane);
+  bar_sync(FINISH_BARRIER, NWG * 128);                   // nobody of this block reads a KV stage any more
+  const float reference[2] = {e.ml[wg * ROWS + (lane >> 2)].x, e.ml[wg * ROWS + 8 + (lane >> 2)].x};
+  combine<KV, NWG, NWG>(a, w, e, o, reference, kv_scale, wg, ww, lane);
 }
 """
 
@@ -3648,7 +3744,7 @@ CUDA_DIRECT = r"""// MLA decode over an fp8 (e4m3) or bf16 KV cache: the copy en
 
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
 template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
-struct Direct : Block<KV, NWG, STAGES, 32> {
+struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, NWG * 128 + 32> {
   static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
   static constexpr bool PAGED = PAGED_;
 };
@@ -3711,7 +3807,7 @@ mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   Work w(a);
-  if (warp == L::NWG * 4) {
+  if (warp == L::HOLDING * 4) {
     if (lane == 0) L::init_barriers(a, smem, 1);
     cluster_arrive();
     w.find_tiles(a);
@@ -3723,20 +3819,20 @@ mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__
 """
 
 # >>> kernels/cuda/unpack.cuh
-CUDA_UNPACK = r"""// mxfp4 rows (packed E2M1, one E8M0 scale per 32 dims) to an e5m2 tile. A token's block scales are folded in as far as they are below its
-// largest, the token's base; blocks more than 2^26 below it are raised to that, which no sum notices.
+CUDA_UNPACK = r"""// mxfp4 rows (packed E2M1, one E8M0 scale per 32 dims) to e5m2 in registers, as wgmma's A operand reads them. A token's block scales are
+// folded in as far as they are below its largest, the token's base; blocks more than 2^26 below it are raised to that, which no sum notices.
 //
 // A chunk is 16 packed bytes: 32 dims and one scale.
 #pragma once
 #include "attend.cuh"
 
-constexpr int ROW_BYTES4 = D_QK / 2;
+constexpr int ROW_BYTES4 = D_QK / 2, CHUNK_BYTES = 16;
 
 // Eight nibbles -> two registers of four e5m2 bytes, in order. t0 = {0, .5, 1, 1.5} * scale, t1 = {2, 3, 4, 6} * scale as e5m2.
 __device__ __forceinline__ void nibbles_to_e5m2(uint32_t& lo, uint32_t& hi, uint32_t x, uint32_t t0, uint32_t t1) {
   const uint32_t select = x & 0x77777777u, y = x * 16;
-  lo = or_and(__byte_perm(t0, t1, select), __byte_perm(y, x, 0x5140), 0x80808080u);
-  hi = or_and(__byte_perm(t0, t1, select >> 16), __byte_perm(y, x, 0x7362), 0x80808080u);
+  lo = or_and(pick_bytes(t0, t1, select), pick_bytes(y, x, 0x5140), 0x80808080u);
+  hi = or_and(pick_bytes(t0, t1, select >> 16), pick_bytes(y, x, 0x7362), 0x80808080u);
 }
 
 constexpr int PACKED_ROWS = TILE * ROW_BYTES4;
@@ -3753,76 +3849,61 @@ __device__ __forceinline__ void load_packed(uint32_t stage, const uint8_t* kv, c
   bulk_load(stage + PACKED_ROWS, e8m0 - skipped, scale_bytes, bar);
 }
 
-// The half row of one thread: 128 threads unpack a tile, two to a row, which take alternate chunks. Which of its two chunks of a box a
-// thread takes first depends on the row, so that eight neighbouring lanes load from and store to different banks.
-struct HalfRow {
-  static constexpr int CHUNKS = 9;                       // 2 b + j: of box b; 8: of the rope dims
-  uint32_t packed;                                       // address of the row
-  int row, half, base;
-  uint32_t e[CHUNKS];                                    // E8M0 of each chunk, over the base
+// Which token of its warp's 16 an operand row is: two low bits change places, so that the eight lanes that share an access to shared memory
+// read rows of packed bytes in different banks.
+__device__ __forceinline__ int token_of_row(int row) { return (row & 12) | (row & 1) << 1 | (row & 2) >> 1; }
 
-  __device__ __forceinline__ int chunk_in_box(int j) const { return half + 2 * (j ^ ((row >> 1) & 1)); }
-  __device__ __forceinline__ int chunk(int i) const { return i == CHUNKS - 1 ? 16 + half : chunk_in_box(i & 1) + (i >> 1) * 4; }
+// What a lane has of one token: of four lanes, lane q takes chunk q of every four and a quarter of each of the two rope chunks.
+struct TokenQuarter {
+  uint32_t packed;                                       // address of its first bytes
+  uint32_t e[6];                                         // E8M0 over the base: of its chunks, of the rope chunks
+  int base;
 
-  // Stage of load_packed; `skipped` as there; `rows` how many rows it holds: past them the last one is repeated, its weight will be zero.
-  __device__ __forceinline__ HalfRow(uint32_t stage, uint32_t skipped, int stride, int rows, int tid) : row(tid >> 1), half(tid & 1) {
-    const int stored = min(row, rows - 1);
-    packed = stage + stored * ROW_BYTES4;
+  // `stored`: the token's row in a stage of load_packed; `skipped` as there.
+  __device__ __forceinline__ TokenQuarter(uint32_t stage, uint32_t skipped, int stride, int stored, int q) {
+    packed = stage + stored * ROW_BYTES4 + q * CHUNK_BYTES;
     const uint32_t scales = stage + PACKED_ROWS + skipped + stored * stride;
-    uint32_t largest = 0;
 #pragma unroll
-    for (int i = 0; i < CHUNKS; i++) {
-      e[i] = ld_shared_u8(scales + chunk(i));
-      largest = max(largest, e[i]);
-    }
+    for (int i = 0; i < 6; i++) e[i] = ld_shared_u8(scales + (i < 4 ? 4 * i + q : 12 + i));
+    uint32_t largest = max(e[4], e[5]);
+#pragma unroll
+    for (int i = 0; i < 4; i++) largest = max(largest, e[i]);
     largest = max(largest, __shfl_xor_sync(~0u, largest, 1));
+    largest = max(largest, __shfl_xor_sync(~0u, largest, 2));
     base = max((int)largest - LARGEST_E8M0, SMALLEST_BASE);
 #pragma unroll
-    for (int i = 0; i < CHUNKS; i++) e[i] = (uint32_t)max((int)e[i] - base, SMALLEST_E8M0);
+    for (int i = 0; i < 6; i++) e[i] = (uint32_t)max((int)e[i] - base, SMALLEST_E8M0);
   }
 
-  template <int FIRST, int COUNT>
-  __device__ __forceinline__ void load(uint32_t (&x)[COUNT][4]) const {
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) ld_shared(x[i], packed + chunk(FIRST + i) * 16);
+  // Chunk q of chunks 4 group .. 4 group + 3; a rope chunk's quarter.
+  __device__ __forceinline__ void load(uint32_t (&x)[4], int group) const { ld_shared(x, packed + group * 4 * CHUNK_BYTES); }
+  __device__ __forceinline__ uint32_t load_rope(int chunk, int q) const {
+    return ld_shared_u32(packed + (16 + chunk) * CHUNK_BYTES - q * (CHUNK_BYTES - 4));
   }
 
-  template <int FIRST, int COUNT>
-  __device__ __forceinline__ void unpack(uint32_t tile, const uint32_t (&x)[COUNT][4]) const {
-#pragma unroll
-    for (int n = 0; n < COUNT; n++) {
-      const int i = FIRST + n;
-      const uint32_t t0 = e[i] * 0x04040400u + (0x3E3C3800u - 127 * 0x04040400u), t1 = e[i] * 0x04040404u + (0x46444240u - 127 * 0x04040404u);
-#pragma unroll
-      for (int k = 0; k < 2; k++) {
-        uint32_t o[4];
-        nibbles_to_e5m2(o[0], o[1], x[n][2 * k], t0, t1);
-        nibbles_to_e5m2(o[2], o[3], x[n][2 * k + 1], t0, t1);
-        const uint32_t dst = i == CHUNKS - 1 ? tile + 4 * BOX + row * 64 + (((half * 2 + k) ^ ((row >> 1) & 3)) << 4)
-                                             : tile + (i >> 1) * BOX + row * 128 + (((chunk_in_box(i & 1) * 2 + k) ^ (row & 7)) << 4);
-        st_shared(dst, o);
-      }
-    }
+  __device__ __forceinline__ void unpack(uint32_t& lo, uint32_t& hi, uint32_t x, int scale) const {
+    nibbles_to_e5m2(lo, hi, x, e[scale] * 0x04040400u + (0x3E3C3800u - 127 * 0x04040400u), e[scale] * 0x04040404u + (0x46444240u - 127 * 0x04040404u));
   }
 };
 """
 
 # >>> kernels/cuda/unpacked.cuh
-CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache. A producer warp copies packed rows to shared memory; UWG warpgroups take turns in unpacking them once,
-// to e5m2, into the tiles that the multiplying warpgroups read.
+CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache. A producer warp copies packed rows to shared memory. SCORING warpgroups take tiles in turn: they unpack to
+// e5m2 in registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. One warpgroup holds the output: it
+// multiplies every tile's P and V. Each scoring warpgroup has a running maximum of its own, which travels with P.
 #pragma once
 #include "block.cuh"
 #include "unpack.cuh"
 
-// PACKED: packed tiles in shared memory. REGS, UNPACK_REGS: registers per thread of multiplying and unpacking warpgroups, 0 for an even
-// distribution. AT_ONCE: chunks that an unpacking thread holds.
-template <int NWG, int UWG_, int STAGES, int PACKED_, int REGS_, int UNPACK_REGS_, int AT_ONCE_>
-struct Unpacked : Block<Kv::e5m2, NWG, STAGES, UWG_ * 128 + 32> {
-  static constexpr int UWG = UWG_, PACKED = PACKED_, REGS = REGS_, UNPACK_REGS = UNPACK_REGS_, AT_ONCE = AT_ONCE_;
-  static constexpr int PACKED_AT = (Unpacked::END + 15) & ~15, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, PACKED_EMPTY = PACKED_FULL + PACKED * 8;
-  static constexpr int SMEM = PACKED_EMPTY + PACKED * 8;
-  static_assert(SMEM <= 232448 && HalfRow::CHUNKS % AT_ONCE == 0);
-  static_assert(2 * STAGES % UWG == 0, "see Unpacker::await_stage");
+constexpr int V_BYTES = 4 * BOX, SUMS_BARRIER = 13;
+
+// PACKED: packed tiles in shared memory.
+template <int SCORING, int STAGES, int PACKED_>
+struct Unpacked : Block<Kv::e5m2, SCORING, 1, STAGES, V_BYTES, STAGES, SCORING * 128 + 128 + 32> {
+  static constexpr int PACKED = PACKED_, REFERENCES = (Unpacked::END + 15) & ~15, PACKED_AT = REFERENCES + STAGES * ROWS * 4;
+  static constexpr int PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, PACKED_EMPTY = PACKED_FULL + PACKED * 8, SMEM = PACKED_EMPTY + PACKED * 8;
+  static_assert(PACKED_FULL % 8 == 0 && SMEM <= 232448);
+  static_assert(2 * PACKED >= SCORING + STAGES, "see Scorer::await_packed");
 };
 
 template <class L>
@@ -3848,79 +3929,165 @@ __device__ __forceinline__ void copy_packed(const Args& a, const Work& w, uint32
 }
 
 template <class L>
-struct Unpacker {
+struct Scorer {
   const Args& a;
   const Work& w;
-  uint32_t smem0;
-  int tid;
+  uint8_t* smem;
+  int wg, warp, lane;
 
-  // Parity waits are only right one phase behind. Where a stage belongs to several warpgroups in turn, its last use is awaited first.
-  __device__ __forceinline__ void await_packed(int t) const {
+  // Parity waits are only right one phase behind. The output is made in order of the tiles: this warpgroup's last tile waited for tile
+  // t - SCORING - STAGES to be done, so a stage is never further behind, and of a packed one that other warpgroups use too, the use before
+  // the last is over; the last is awaited first.
+  __device__ __forceinline__ void await_packed(uint32_t smem0, int t) const {
     const uint32_t stage = (uint32_t)t % L::PACKED;
-    if (L::PACKED % L::UWG && t >= L::PACKED) mbar_wait(smem0 + L::PACKED_EMPTY + stage * 8, (t / L::PACKED - 1) & 1);
+    if (L::PACKED % L::SCORING && t >= L::PACKED) mbar_wait(smem0 + L::PACKED_EMPTY + stage * 8, (t / L::PACKED - 1) & 1);
     mbar_wait(smem0 + L::PACKED_FULL + stage * 8, (t / L::PACKED) & 1);
   }
-  __device__ __forceinline__ void await_stage(int t) const {
-    const uint32_t stage = (uint32_t)t % L::STAGES, parity = (t / L::STAGES - 1) & 1;
-    if (t < L::STAGES) return;
-    if (L::STAGES % L::UWG) mbar_wait(smem0 + L::FULL + stage * 8, parity);   // this warpgroup made it full the time before
-    mbar_wait(smem0 + L::EMPTY + stage * 8, parity);
-  }
 
-  template <int FIRST>
-  __device__ __forceinline__ void unpack_from(const HalfRow& rows, uint32_t tile, int t) const {
-    if constexpr (FIRST < HalfRow::CHUNKS) {
-      uint32_t x[L::AT_ONCE][4];
-      rows.load<FIRST>(x);
-      if (FIRST == 0) await_stage(t);
-      rows.unpack<FIRST>(tile, x);
-      unpack_from<FIRST + L::AT_ONCE>(rows, tile, t);
+  // Dims 128 group .. of this lane's two tokens: one chunk of each, as the operand of four products, to row `row` and row + 8 of V.
+  __device__ __forceinline__ void score_group(float (&d)[16], uint32_t (&operand)[4][4], const TokenQuarter& low, const TokenQuarter& high, int group,
+                                              uint32_t q_low) const {
+    uint32_t x[4], y[4];
+    low.load(x, group);
+    high.load(y, group);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      low.unpack(operand[j][0], operand[j][2], x[j], group);
+      high.unpack(operand[j][1], operand[j][3], y[j], group);
     }
+    wgmma_fence();
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      wgmma_e5m2(d, operand[j], pack_u64(q_low + (group * Q_BOX + j * 32) / 16, (1024u >> 4) | (1u << 30)), group + j);
+    wgmma_commit();
+  }
+  __device__ __forceinline__ void score_rope(float (&d)[16], uint32_t (&operand)[2][4], const TokenQuarter& low, const TokenQuarter& high, int q,
+                                             uint32_t q_low) const {
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      low.unpack(operand[j][0], operand[j][2], low.load_rope(j, q), 4 + j);
+      high.unpack(operand[j][1], operand[j][3], high.load_rope(j, q), 4 + j);
+    }
+    wgmma_fence();
+#pragma unroll
+    for (int j = 0; j < 2; j++) wgmma_e5m2(d, operand[j], pack_u64(q_low + (4 * Q_BOX + j * 32) / 16, (512u >> 4) | (2u << 30)), 1);
+    wgmma_commit();
+  }
+  // V is swizzled like a tile that the copy engine writes.
+  __device__ __forceinline__ void store_group(uint32_t v, const uint32_t (&operand)[4][4], int group, int q, int row) const {
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+#pragma unroll
+      for (int k = 0; k < 2; k++) {
+        const uint32_t dims[4] = {operand[2 * k][half], operand[2 * k][half + 2], operand[2 * k + 1][half], operand[2 * k + 1][half + 2]};
+        st_shared(v + group * BOX + (row + half * 8) * 128 + (((2 * q + k) ^ (row & 7)) << 4), dims);
+      }
   }
 
-  __device__ __forceinline__ void run(int wg) const {
+  __device__ __forceinline__ void run() const {
+    const uint32_t smem0 = smem_u32(smem), q_low = operand_low(smem0 + L::Q);
+    const int row = warp * 16 + (lane >> 2), q = lane & 3, token = warp * 16 + token_of_row(lane >> 2);
     const uint8_t* e8m0 = a.kv_e8m0 + ((size_t)w.row0 + w.tile0 * TILE) * a.e8m0_stride;
+    float* top = reinterpret_cast<float*>(smem + L::TOP) + wg * 64;
+    Softmax x;
+    x.init(reinterpret_cast<const float*>(smem + L::ROW_SCALE), a.sm_scale, lane);
 #pragma unroll 1
-    for (int t = wg; t < w.tiles; t += L::UWG) {
+    for (int t = wg; t < w.tiles; t += L::SCORING) {
       const uint32_t packed = (uint32_t)t % L::PACKED, stage = (uint32_t)t % L::STAGES;
+      const uint32_t packed_at = smem0 + L::PACKED_AT + packed * PACKED_BYTES, v = smem0 + stage * V_BYTES;
       const uint32_t skipped = (uint32_t)(uintptr_t)(e8m0 + (size_t)t * TILE * a.e8m0_stride) & 15;
-      await_packed(t);
-      const HalfRow rows(smem0 + L::PACKED_AT + packed * PACKED_BYTES, skipped, a.e8m0_stride, w.len - (w.tile0 + t) * TILE, tid);
-      unpack_from<0>(rows, smem0 + stage * L::BYTES, t);
-      mbar_arrive(smem0 + L::PACKED_EMPTY + packed * 8);
-      if (rows.half == 0) st_shared(smem0 + L::BASES + (stage * TILE + rows.row) * 4, (uint32_t)rows.base);
-      fence_async_proxy();
-      mbar_arrive(smem0 + L::FULL + stage * 8);
+      const int last = w.len - (w.tile0 + t) * TILE - 1;   // past it the last token is repeated: its weight will be zero
+      await_packed(smem0, t);
+      const TokenQuarter low(packed_at, skipped, a.e8m0_stride, min(token, last), q), high(packed_at, skipped, a.e8m0_stride, min(token + 8, last), q);
+      float d[16];
+      uint32_t operand[2][4][4], rope[2][4];
+#pragma unroll
+      for (int group = 0; group < 4; group++) {
+        score_group(d, operand[group & 1], low, high, group, q_low);
+        if (group == 0 && t >= L::STAGES) mbar_wait(smem0 + L::EMPTY + stage * 8, (t / L::STAGES - 1) & 1);
+        store_group(v, operand[group & 1], group, q, row);
+        wgmma_wait_for_registers<1>();
+      }
+      score_rope(d, rope, low, high, q, q_low);
+      __syncwarp();
+      if (lane == 0) mbar_arrive(smem0 + L::PACKED_EMPTY + packed * 8);
+      Bases bases;
+      bases.exponent[0] = low.base;
+      bases.exponent[1] = high.base;
+      float s[8];
+      wgmma_wait(d);
+      tile_logits<Kv::e5m2>(s, d, x, bases, (w.tile0 + t) * TILE + token, w.len);
+      tile_softmax<Kv::e5m2>(x, s, bases, p_store_addr(smem0 + L::P + stage * P_BYTES, warp, lane), top, 1 + wg, warp, lane, [](const float (&)[4]) {});
+      if (warp == 0 && lane < 4)
+#pragma unroll
+        for (int i = 0; i < 4; i++) reinterpret_cast<float*>(smem + L::REFERENCES)[stage * ROWS + (i >> 1) * 8 + lane * 2 + (i & 1)] = x.m[i];
+      __syncwarp();
+      if (lane == 0) mbar_arrive(smem0 + L::FULL + stage * 8);
     }
+    reduce_sums(L::exchange(smem), x, wg, warp, lane);
+    bar_sync(SUMS_BARRIER, L::SCORING * 128 + 128);
   }
 };
+
+// The warpgroup that holds the output.
+template <class L>
+__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int warp, int lane) {
+  const uint32_t smem0 = smem_u32(smem);
+  const float* references = reinterpret_cast<const float*>(smem + L::REFERENCES) + (lane >> 2);
+  float reference[2] = {-INFINITY, -INFINITY};           // the largest so far, of rows lane / 4 and lane / 4 + 8
+  Output o;
+  o.clear();
+#pragma unroll 1
+  for (int t = 0; t < w.tiles; t++) {
+    const uint32_t stage = (uint32_t)t % L::STAGES;
+    mbar_wait(smem0 + L::FULL + stage * 8, (t / L::STAGES) & 1);
+    const float m[2] = {references[stage * ROWS], references[stage * ROWS + 8]};
+    if (__any_sync(~0u, m[0] > reference[0] || m[1] > reference[1])) {
+      const float grown[2] = {fmaxf(m[0], reference[0]), fmaxf(m[1], reference[1])};
+      o.scale(part_weight(reference[0], grown[0]), part_weight(reference[1], grown[1]));
+      reference[0] = grown[0];
+      reference[1] = grown[1];
+    }
+    const float low = part_weight(m[0], reference[0]), high = part_weight(m[1], reference[1]);
+    const uint32_t lows = pack_f16(low, low), highs = pack_f16(high, high);
+    tile_output8<true>(o.acc, smem0 + stage * V_BYTES + warp * BOX, smem0 + L::P + stage * P_BYTES, lane, [&](uint32_t(&weights)[4]) {
+      weights[0] = mul_f16x2(weights[0], lows);
+      weights[1] = mul_f16x2(weights[1], highs);
+      weights[2] = mul_f16x2(weights[2], lows);
+      weights[3] = mul_f16x2(weights[3], highs);
+    });
+    __syncwarp();
+    if (lane == 0) mbar_arrive(smem0 + L::EMPTY + stage * 8);
+  }
+  bar_sync(SUMS_BARRIER, L::SCORING * 128 + 128);
+  combine<Kv::e5m2, 1, L::SCORING>(a, w, L::exchange(smem), o, reference, 1.f, 0, warp, lane);
+}
 
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_constant__ Args a) {
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
   Work w(a);
-  if (wg == L::NWG + L::UWG) {
+  if (wg < L::SCORING) {
+    prepare_queries<L>(a, w, smem, warp, lane);
+    Scorer<L>{a, w, smem, wg, warp & 3, lane}.run();
+  } else if (wg == L::SCORING) {
+    cluster_arrive();
+    w.find_tiles(a);
+    bar_sync(START_BARRIER, L::THREADS);
+    hold_output<L>(a, w, smem, warp & 3, lane);
+  } else {
     const uint32_t smem0 = smem_u32(smem);
     if (lane == 0) {
       for (int i = 0; i < L::PACKED; i++) {
         mbar_init(smem0 + L::PACKED_FULL + i * 8, 1);
-        mbar_init(smem0 + L::PACKED_EMPTY + i * 8, 128);
+        mbar_init(smem0 + L::PACKED_EMPTY + i * 8, 4);
       }
-      L::init_barriers(a, smem, 128);
+      L::init_barriers(a, smem, 4);
     }
     cluster_arrive();
     w.find_tiles(a);
     copy_packed<L>(a, w, smem0, lane);
-  } else if (wg >= L::NWG) {
-    if constexpr (L::REGS) give_registers<L::UNPACK_REGS>();
-    cluster_arrive();
-    w.find_tiles(a);
-    bar_sync(START_BARRIER, L::THREADS);
-    Unpacker<L>{a, w, smem_u32(smem), (int)threadIdx.x & 127}.run(wg - L::NWG);
-  } else {
-    if constexpr (L::REGS) take_registers<L::REGS>();
-    multiply<L>(a, w, smem, warp, lane);
   }
 }
 """
@@ -3936,10 +4103,8 @@ using Narrow = Direct<Kv::e4m3, 1, 2, 2, false>;       // 1: one warpgroup and t
 using Paged = Direct<Kv::e4m3, 2, 5, 1, true>;         // 2
 using Bf16 = Direct<Kv::bf16, 2, 2, 1, false>;         // 3
 using Bf16Paged = Direct<Kv::bf16, 2, 2, 1, true>;     // 4
-using Pairs2 = Unpacked<2, 2, 2, 6, 128, 64, 3>;       // 5: mxfp4, many packed tiles
-using Pairs3 = Unpacked<3, 2, 3, 4, 112, 32, 3>;       // 6: three multiplying warpgroups
-using Single2 = Unpacked<2, 1, 2, 6, 0, 0, 3>;         // 7: one unpacking warpgroup
-using Single3 = Unpacked<3, 1, 3, 4, 112, 48, 3>;      // 8
+using Scoring2 = Unpacked<2, 3, 4>;                    // 5: mxfp4, two warpgroups that unpack and score
+using Scoring3 = Unpacked<3, 3, 5>;                    // 6: three
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
 template <class F>
@@ -3950,10 +4115,8 @@ bool with_variant(int variant, F&& f) {
     case 2: f((Paged*)nullptr); return true;
     case 3: f((Bf16*)nullptr); return true;
     case 4: f((Bf16Paged*)nullptr); return true;
-    case 5: f((Pairs2*)nullptr); return true;
-    case 6: f((Pairs3*)nullptr); return true;
-    case 7: f((Single2*)nullptr); return true;
-    case 8: f((Single3*)nullptr); return true;
+    case 5: f((Scoring2*)nullptr); return true;
+    case 6: f((Scoring3*)nullptr); return true;
   }
   return false;
 }
@@ -4057,6 +4220,55 @@ int mla_decode(int variant, Maps* maps, const void* kv, long kv_rows, const Args
 }
 """
 
+# >>> kernels/nvcc.py
+"""nvcc: where it is, and shared libraries compiled by it once."""
+
+# from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
+
+
+def find_nvcc() -> str | None:
+    """nvcc on PATH, or where CUDA_HOME says, or where CUDA installs itself."""
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
+    return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def library_cache() -> Path:
+    """The folder that compiled libraries are kept in."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+
+
+def compile_library(sources: dict[str, str], name: str, folder: Path) -> Path:
+    """The shared library of launch.cu among `sources` (file name -> text), compiled into `folder` under `name` and a key that
+    sources and options decide, unless it is there.
+
+    Raises RuntimeError with what nvcc said.
+    """
+    key = hashlib.sha256(repr((sources, NVCC_OPTIONS)).encode()).hexdigest()[:16]
+    library = folder / f"{name}_sm90a_{key}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        for file, text in sources.items():
+            Path(scratch, file).write_text(text)
+        built = Path(scratch, "built.so")
+        command = [find_nvcc() or "nvcc", *NVCC_OPTIONS, "-o", str(built), str(Path(scratch, "launch.cu"))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"nvcc could not compile the CUDA kernels:\n{done.stderr[-2000:]}")
+        built.replace(library)
+    return library
+
 # >>> kernels/cuda_backend.py
 """MLA decode with kernels of our own on Hopper (sm_90a), fp8, mxfp4 and bf16 KV: compiled by nvcc, called through ctypes.
 
@@ -4066,11 +4278,6 @@ In development (docs/LOG.md): no tuned entry names it yet."""
 
 import ctypes
 import functools
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -4091,6 +4298,7 @@ import torch
 #     CUDA_VARIANTS,
 # )
 # from kernels.layout import V_DIM, Shape, shape_of
+# from kernels.nvcc import compile_library, find_nvcc, library_cache
 from task import input_t
 
 CUDA_SOURCES = {
@@ -4106,18 +4314,15 @@ CUDA_SOURCES = {
     "variants.cuh": CUDA_VARIANTS,
     "launch.cu": CUDA_LAUNCH,
 }
-NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
-# The variants of variants.cuh, by their numbers there: KV format, then of mxfp4 the multiplying and the unpacking warpgroups.
+# The variants of variants.cuh, by their numbers there: KV format, then of mxfp4 the warpgroups that unpack and score.
 CUDA_KERNELS = (
     "fp8_wide",
     "fp8_narrow",
     "fp8_paged",
     "bf16_wide",
     "bf16_paged",
-    "mxfp4_2_2",
-    "mxfp4_3_2",
-    "mxfp4_2_1",
-    "mxfp4_3_1",
+    "mxfp4_2",
+    "mxfp4_3",
 )
 CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
 CUDA_MAX_CLUSTER = 16
@@ -4139,40 +4344,15 @@ class CudaArgs(ctypes.Structure):
     )
 
 
-def find_nvcc() -> str | None:
-    """nvcc on PATH, or where CUDA_HOME says, or where CUDA installs itself."""
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
-    return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
-
-
 def compile_cuda(folder: Path) -> Path:
-    """The shared library, compiled into `folder` under a name that sources and options decide, unless it is there.
-
-    Raises RuntimeError with what nvcc said.
-    """
-    key = hashlib.sha256(repr((CUDA_SOURCES, NVCC_OPTIONS)).encode()).hexdigest()[:16]
-    library = folder / f"mla_sm90a_{key}.so"
-    if library.exists():
-        return library
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        for name, text in CUDA_SOURCES.items():
-            Path(scratch, name).write_text(text)
-        built = Path(scratch, "mla.so")
-        command = [find_nvcc() or "nvcc", *NVCC_OPTIONS, "-o", str(built), str(Path(scratch, "launch.cu"))]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"nvcc could not compile the CUDA kernels:\n{done.stderr[-2000:]}")
-        built.replace(library)
-    return library
+    """The shared library, compiled into `folder` unless it is there. Raises RuntimeError with what nvcc said."""
+    return compile_library(CUDA_SOURCES, "mla", folder)
 
 
 @functools.cache
 def cuda_library(device_index: int) -> ctypes.CDLL:
     """The kernels, ready on a device (which must be the current one). Raises RuntimeError."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
-    library = ctypes.CDLL(str(compile_cuda(cache)))
+    library = ctypes.CDLL(str(compile_cuda(library_cache())))
     if library.mla_args_bytes() != ctypes.sizeof(CudaArgs):
         raise RuntimeError("kernels/cuda_backend.py and decode.cuh disagree about Args")
     for variant, name in enumerate(CUDA_KERNELS):

@@ -273,6 +273,18 @@ __device__ __forceinline__ uint32_t select_bits(uint32_t a, uint32_t b, uint32_t
   asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
   return r;
 }
+__device__ __forceinline__ uint32_t low_twice(uint32_t x) {   // an operand modifier of f16x2 instructions, not an instruction
+  uint32_t r;
+  asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {l,l};}" : "=r"(r) : "r"(x));
+  return r;
+}
+__device__ __forceinline__ uint32_t high_twice(uint32_t x) {
+  uint32_t r;
+  asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {h,h};}" : "=r"(r) : "r"(x));
+  return r;
+}
+// Keeps a value in its register: the compiler must not compute it again where it is used.
+__device__ __forceinline__ void keep(uint32_t& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ float log2_approx(float x) {
   float r;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));

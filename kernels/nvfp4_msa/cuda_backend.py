@@ -36,7 +36,7 @@ CUDA_SOURCES = {
 }
 CUDA_ROWS = 16  # query heads of a KV head, padded
 CUDA_MAX_SPLITS = 64
-CUDA_UNIT = 64  # bytes: a row of the tensor map
+CUDA_UNIT = 64  # bytes: a row of a tensor map, a token's codes
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
 H200_MULTIPROCESSORS = 132
@@ -188,8 +188,8 @@ class CudaPlan:
         self.workspace = make_workspace(inputs, self.splits)
         self.out, self.partial, self.lse, self.tickets = self.workspace
         self.args, self.units = make_args(inputs, self.workspace, self.splits), cache_units(inputs)
-        self.storage = ctypes.create_string_buffer(self.library.nvfp4_map_bytes() + MAP_ALIGNMENT)
-        self.map = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
+        self.storage = ctypes.create_string_buffer(self.library.nvfp4_maps_bytes() + MAP_ALIGNMENT)
+        self.maps = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
         self.launching = False
 
     def __call__(self, data: tuple) -> torch.Tensor:
@@ -203,7 +203,7 @@ class CudaPlan:
 
     def launch(self) -> None:
         with torch.cuda.device(self.device):
-            error = self.library.nvfp4_launch(self.number, self.map, ctypes.c_long(self.units), ctypes.byref(self.args))
+            error = self.library.nvfp4_launch(self.number, self.maps, ctypes.c_long(self.units), ctypes.byref(self.args))
         if error:
             raise RuntimeError(f"{CUDA_VARIANTS[self.number]} could not be launched: CUDA error {error}")
 

@@ -61,6 +61,7 @@ class Selection:
     shape_of: data -> a tuple of sizes and names, in the order of the table's shapes.
     plan_key: data -> a hashable, equal where a plan may be shared.
     check: raises what is wrong with data, once for each plan.
+    unserved: why a backend that is available cannot serve data; None if it can.
     """
 
     def __init__(
@@ -70,9 +71,10 @@ class Selection:
         shape_of: Callable[[Any], Any],
         plan_key: Callable[[Any], tuple],
         check: Callable[[Any], None] = lambda data: None,
+        unserved: Callable[[Backend, Any], str | None] = lambda backend, data: None,
     ) -> None:
         self.backends, self.table = tuple(backends), table
-        self.shape_of, self.plan_key, self.check = shape_of, plan_key, check
+        self.shape_of, self.plan_key, self.check, self.unserved = shape_of, plan_key, check, unserved
         self.plans: dict[tuple, Callable[[Any], Any]] = {}
 
     def usable(self, device: torch.device, wanted: str) -> dict[str, Backend]:
@@ -91,6 +93,15 @@ class Selection:
             raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes what this machine has")
         return {wanted: named[wanted]}
 
+    def serving(self, data: Any) -> dict[str, Backend]:
+        """Those of the usable backends that can serve `data`. Raises BackendError if it is the wanted one that cannot."""
+        wanted = os.environ.get(BACKEND_VARIABLE, "auto")
+        backends = self.usable(data[0].device, wanted)
+        reasons = {name: self.unserved(backend, data) for name, backend in backends.items()}
+        if reason := reasons.get(wanted):
+            raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes another backend here")
+        return {name: backend for name, backend in backends.items() if reasons[name] is None}
+
     def tuned_entry(self, shape: Sequence[int | str], labels: list[str], names: Sequence[str]) -> dict[str, Any] | None:
         """The nearest tuned entry for one of the backends `names`, from the first label that has one near enough."""
         for label in labels:
@@ -107,7 +118,7 @@ class Selection:
     def choose(self, data: Any) -> Choice:
         """Tuned entry, else the defaults of the first usable backend. Raises BackendError."""
         shape, device = self.shape_of(data), data[0].device
-        backends = self.usable(device, os.environ.get(BACKEND_VARIABLE, "auto"))
+        backends = self.serving(data)
         entry = self.entry_for(data, list(backends))
         backend = backends[entry["backend"]] if entry else next(iter(backends.values()))
         return Choice(backend, {**backend.default_params(shape, device), **(entry["params"] if entry else {})})
@@ -1337,19 +1348,1290 @@ def list_args(cache: torch.Tensor, indices: torch.Tensor, length: torch.Tensor |
     tokens = min(cache.shape[0] * cache.shape[1], 2**31 - 1)
     return raw, indices, indices if length is None else length, indices.shape[2], tokens, stride_16b(cache, 0)
 
+# >>> kernels/nvcc.py
+"""nvcc: where it is, and shared libraries compiled by it once."""
+
+# from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
+
+
+def find_nvcc() -> str | None:
+    """nvcc on PATH, or where CUDA_HOME says, or where CUDA installs itself."""
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
+    return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def library_cache() -> Path:
+    """The folder that compiled libraries are kept in."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+
+
+def compile_library(sources: dict[str, str], name: str, folder: Path) -> Path:
+    """The shared library of launch.cu among `sources` (file name -> text), compiled into `folder` under `name` and a key that
+    sources and options decide, unless it is there.
+
+    Raises RuntimeError with what nvcc said.
+    """
+    key = hashlib.sha256(repr((sources, NVCC_OPTIONS)).encode()).hexdigest()[:16]
+    library = folder / f"{name}_sm90a_{key}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        for file, text in sources.items():
+            Path(scratch, file).write_text(text)
+        built = Path(scratch, "built.so")
+        command = [find_nvcc() or "nvcc", *NVCC_OPTIONS, "-o", str(built), str(Path(scratch, "launch.cu"))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"nvcc could not compile the CUDA kernels:\n{done.stderr[-2000:]}")
+        built.replace(library)
+    return library
+
+# >>> kernels/cuda/ptx.cuh
+CUDA_PTX = r"""// PTX instructions of sm_90a as functions, and all that the kernels need of CUDA: on a CPU another ptx.cuh takes the place of this one.
+// Addresses of shared memory are 32-bit (`smem_u32`).
+#pragma once
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+// The block's dynamic shared memory, as `uint8_t name[]`.
+#define SHARED_MEMORY(name) extern __shared__ __align__(1024) uint8_t name[]
+__device__ __forceinline__ uint32_t smem_u32(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ uint32_t ld_shared_u8(uint32_t addr) {
+  uint32_t r;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(r) : "r"(addr));
+  return r;
+}
+__device__ __forceinline__ uint32_t ld_shared_u32(uint32_t addr) {
+  uint32_t r;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(addr));
+  return r;
+}
+__device__ __forceinline__ void ld_shared(uint32_t (&x)[4], uint32_t addr) {
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(addr));
+}
+__device__ __forceinline__ void st_shared(uint32_t addr, uint32_t x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(addr), "r"(x) : "memory"); }
+__device__ __forceinline__ void st_shared(uint32_t addr, const uint32_t (&x)[4]) {
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+}
+
+// ---- mbarriers
+__device__ __forceinline__ void mbar_init(uint32_t bar, uint32_t count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar), "r"(count));
+}
+__device__ __forceinline__ void mbar_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void mbar_expect(uint32_t bar, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void mbar_arrive(uint32_t bar) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+// A parity wait is only right for a waiter at most one phase behind the barrier.
+__device__ __forceinline__ void mbar_wait(uint32_t bar, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred P;\nW: mbarrier.try_wait.parity.shared.b64 P, [%0], %1, 0x989680;\n@P bra D;\nbra W;\nD:\n}" ::"r"(bar),
+      "r"(parity)
+      : "memory");
+}
+
+// ---- bulk tensor copies
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+__device__ __forceinline__ void tma_2d(uint32_t dst, const CUtensorMap* map, int x, int y, uint32_t bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(dst),
+      "l"(map), "r"(x), "r"(y), "r"(bar)
+      : "memory");
+}
+__device__ __forceinline__ void tma_3d(uint32_t dst, const CUtensorMap* map, int x, int y, int z, uint32_t bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
+          dst),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar)
+      : "memory");
+}
+// Contiguous bytes; addresses and size are multiples of 16.
+__device__ __forceinline__ void bulk_load(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst), "l"(src), "r"(bytes), "r"(bar)
+               : "memory");
+}
+// Ordinary stores to shared memory become visible to the tensor cores and the copy engine.
+__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Registers per thread of the calling warpgroup, of those that the block was launched with.
+template <int REGS>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGS));
+}
+template <int REGS>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGS));
+}
+
+// ---- barriers
+__device__ __forceinline__ void bar_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ bool bar_or(int id, int threads, bool flag) {
+  uint32_t r;
+  asm volatile("{.reg .pred p,q; setp.ne.u32 q,%3,0; bar.red.or.pred p,%1,%2,q; selp.u32 %0,1,0,p;}"
+               : "=r"(r)
+               : "r"(id), "r"(threads), "r"((uint32_t)flag)
+               : "memory");
+  return r;
+}
+// Relaxed: a release would wait for everything in flight. What crosses blocks here is ordered by mbarriers.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+
+// ---- shared memory of another block of the cluster
+__device__ __forceinline__ uint32_t cluster_addr(uint32_t addr, int rank) {
+  uint32_t r;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(addr), "r"(rank));
+  return r;
+}
+// Store and count 8 bytes towards the expected ones of `bar`, which lies in the same block as `addr`.
+__device__ __forceinline__ void st_async(uint32_t addr, float2 v, uint32_t bar) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(addr), "f"(v.x), "f"(v.y), "r"(bar)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_copy_to_cluster(uint32_t dst, uint32_t src, uint32_t bytes, uint32_t bar) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst), "r"(src), "r"(bytes), "r"(bar)
+               : "memory");
+}
+
+// ---- matrix instructions
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// After it `d` may be read: the compiler must not move a use of it before the wait.
+__device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+               :
+               : "memory");
+}
+
+// D[64, 32] (+)= A[64, 32 bytes] B[32, 32 bytes]^T, both operands in shared memory; `accumulate` 0 starts from zero.
+__device__ __forceinline__ void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3"
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
+        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : "l"(a), "l"(b), "r"(accumulate));
+}
+// The same for e5m2 times e4m3 with A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then those 16 later. They
+// may be written again after wgmma_wait_for_registers.
+__device__ __forceinline__ void wgmma_e5m2(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e5m2.e4m3"
+      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, p, 1, 1;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
+        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+// All but the last GROUPS committed groups have read their registers.
+template <int GROUPS>
+__device__ __forceinline__ void wgmma_wait_for_registers() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+}
+// D[64, 16] (+)= A[64, 16] B[16, 16]^T, bf16
+__device__ __forceinline__ void wgmma_bf16(float (&d)[8], uint64_t a, uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16"
+      " {%0,%1,%2,%3,%4,%5,%6,%7}, %8, %9, p, 1, 1, 0, 0;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+      : "l"(a), "l"(b), "r"(accumulate));
+}
+
+__device__ __forceinline__ void wgmma_wait(float (&d)[8]) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+               :
+               : "memory");
+}
+
+// D[16, 8] += A[16, 16] B[16, 8], f16 or bf16 operands
+__device__ __forceinline__ void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void ldmatrix4(uint32_t (&r)[4], uint32_t addr) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(addr)
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix4_trans(uint32_t (&r)[4], uint32_t addr) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(addr)
+               : "memory");
+}
+__device__ __forceinline__ void stmatrix4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
+// ---- bits
+__device__ __forceinline__ uint64_t pack_u64(uint32_t low, uint32_t high) {
+  uint64_t r;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
+  return r;
+}
+// Four of the eight bytes b:a, by the nibbles of `select`'s low half, which are 0 to 7; __byte_perm would spend an instruction on making them so.
+__device__ __forceinline__ uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) {
+  uint32_t r;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(select));
+  return r;
+}
+__device__ __forceinline__ uint32_t or_and(uint32_t a, uint32_t b, uint32_t mask) {   // a | (b & mask) in one instruction
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xF8;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
+  return r;
+}
+
+// ---- f16x2 arithmetic
+__device__ __forceinline__ uint32_t sub_f16x2(uint32_t a, uint32_t b) {
+  uint32_t r;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+__device__ __forceinline__ uint32_t mul_f16x2(uint32_t a, uint32_t b) {
+  uint32_t r;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+
+// ---- conversions
+__device__ __forceinline__ void e4m3x4_to_f16(uint32_t& lo, uint32_t& hi, uint32_t x) {   // exact
+  asm("{.reg .b16 l,h; mov.b32 {l,h}, %2; cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h;}" : "=r"(lo), "=r"(hi) : "r"(x));
+}
+__device__ __forceinline__ uint32_t e4m3x2_to_f16x2(uint16_t x) {   // exact
+  uint32_t r;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"(x));
+  return r;
+}
+__device__ __forceinline__ uint16_t f16x2_to_e4m3x2(uint32_t x) {
+  uint16_t r;
+  asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(r) : "r"(x));
+  return r;
+}
+__device__ __forceinline__ float exp2_approx(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+__device__ __forceinline__ float rcp_approx(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+__device__ __forceinline__ uint32_t pack_f16(float lo, float hi) {
+  uint32_t r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+  return r;
+}
+__device__ __forceinline__ float2 unpack_f16(uint32_t x) { return __half22float2(*reinterpret_cast<__half2*>(&x)); }
+__device__ __forceinline__ uint32_t pack_bf16(float lo, float hi) {
+  __nv_bfloat162 h = __floats2bfloat162_rn(lo, hi);
+  return *reinterpret_cast<uint32_t*>(&h);
+}
+
+// ---- for kernels/nvfp4_msa/cuda
+__device__ __forceinline__ void ld_shared(uint32_t (&x)[2], uint32_t addr) {
+  asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(addr));
+}
+__device__ __forceinline__ uint32_t ld_shared_u16(uint32_t addr) {
+  uint16_t x;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(addr));
+  return x;
+}
+__device__ __forceinline__ uint32_t select_bits(uint32_t a, uint32_t b, uint32_t mask) {   // bits of a where mask is 1, else of b
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
+  return r;
+}
+__device__ __forceinline__ uint32_t low_twice(uint32_t x) {   // an operand modifier of f16x2 instructions, not an instruction
+  uint32_t r;
+  asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {l,l};}" : "=r"(r) : "r"(x));
+  return r;
+}
+__device__ __forceinline__ uint32_t high_twice(uint32_t x) {
+  uint32_t r;
+  asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {h,h};}" : "=r"(r) : "r"(x));
+  return r;
+}
+// Keeps a value in its register: the compiler must not compute it again where it is used.
+__device__ __forceinline__ void keep(uint32_t& x) { asm volatile("" : "+r"(x)); }
+__device__ __forceinline__ float log2_approx(float x) {
+  float r;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+"""
+
+# >>> kernels/flash_mla/cuda/sparse_ptx.cuh
+SPARSE_PTX = r"""// PTX instructions of sm_90a that the kernels of this folder need beside those of kernels/cuda/ptx.cuh: on a CPU another file of this name
+// takes its place.
+#pragma once
+#include "ptx.cuh"
+
+// Of memory that nobody writes meanwhile.
+__device__ __forceinline__ void ld_global(uint32_t& x, const void* p) {
+  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(x) : "l"(p));
+}
+__device__ __forceinline__ void ld_global(uint32_t (&x)[4], const void* p) {
+  asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "l"(p));
+}
+__device__ __forceinline__ void st_global(void* p, const uint32_t (&x)[4]) {
+  asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+}
+__device__ __forceinline__ float ld_shared_f32(uint32_t addr) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(addr));
+  return x;
+}
+__device__ __forceinline__ void ld_shared_pair(uint32_t (&x)[2], uint32_t addr) {
+  asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(addr));
+}
+__device__ __forceinline__ void st_shared_pair(uint32_t addr, const uint32_t (&x)[2]) {
+  asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(addr), "r"(x[0]), "r"(x[1]) : "memory");
+}
+// 16 bytes past the registers; the mbarrier counts an arrival of this thread when all copies that it started before are there.
+__device__ __forceinline__ void copy_16(uint32_t dst, const void* src) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(dst), "l"(src) : "memory");
+}
+__device__ __forceinline__ void arrive_when_copied(uint32_t bar) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(bar) : "memory");
+}
+// The half of bar_sync that does not wait.
+__device__ __forceinline__ void bar_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+// Programmatic dependent launch: kernels after this one may start; what the kernel before this one wrote is there.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void await_dependencies() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// D[64, 64] (+)= A[64, 16] B[64, 16]^T, both operands in shared memory; `accumulate` 0 starts from zero.
+#define WGMMA_N64(NAME, INSTRUCTION)                                                                          \
+  __device__ __forceinline__ void NAME(float (&d)[32], uint64_t a, uint64_t b, int accumulate) {              \
+    asm volatile(                                                                                             \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned." INSTRUCTION " "             \
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, %32, %33, p, 1, 1, 0, 0;\n}" \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
+        : "l"(a), "l"(b), "r"(accumulate));                                                                   \
+  }
+WGMMA_N64(wgmma_f16, "m64n64k16.f32.f16.f16")
+WGMMA_N64(wgmma_bf16, "m64n64k16.f32.bf16.bf16")
+// D[64, 256] += A[64, 16] B[16, 256]: A in registers, B in shared memory with its columns contiguous.
+__device__ __forceinline__ void wgmma_f16(float (&d)[128], const uint32_t (&a)[4], uint64_t b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"
+        "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"
+        "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}"
+      ", {%128,%129,%130,%131}, %132, 1, 1, 1, 1;"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
+        "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
+        "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
+        "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
+        "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
+        "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
+        "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
+        "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+// All but the latest PENDING groups are complete, and with them `d`.
+template <int PENDING, int N>
+__device__ __forceinline__ void wgmma_wait(float (&d)[N]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+#pragma unroll
+  for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
+}
+"""
+
+# >>> kernels/flash_mla/cuda/block.cuh
+SPARSE_BLOCK = r"""// Sparse MLA decode over a V32 cache for sm_90a: sizes, arguments, the shared memory of a block and which tokens it works on.
+//
+// A block serves up to 64 heads of one query token over one split of its index row, in tiles of 64 selected tokens. One warpgroup gathers
+// tokens from the cache and widens them to f16 (gather.cuh); two multiply (attend.cuh): the first computes scores and softmax and the left
+// half of the output, the second the right half. Splits are merged by a second kernel (merge.cuh).
+#pragma once
+#include "sparse_ptx.cuh"
+
+constexpr int HEADS = 64, TILE = 64;                     // of a block; tokens
+constexpr int NOPE = 512, ROPE = 64, D_QK = NOPE + ROPE, D_V = 512;
+constexpr int ROW_BYTES = 656, SCALES_AT = 512, ROPE_AT = 528;   // of a cached token
+constexpr int THREADS = 384, WARPS = 4;                  // of a block, of a warpgroup
+constexpr int STAGES = 2;
+constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
+
+// Registers per thread after the warpgroups have traded: together not more than the 3 * 168 of the launch.
+constexpr int LEFT_REGS = 208, RIGHT_REGS = 184, GATHERER_REGS = 112;
+
+// What wgmma reads: boxes of 64 rows (heads or tokens) of 128 bytes, swizzled; eight of f16 NoPE, one of bf16 RoPE.
+constexpr int BOX = 64 * 128, NOPE_BOXES = 8, OPERAND_BYTES = 9 * BOX;
+
+struct Args {
+  const __nv_bfloat16* q;      // [tokens, heads, 576]
+  const uint8_t* cache;
+  const int* indices;          // [tokens, topk]
+  const int* length;           // [tokens / q_len], or null: topk
+  const float* sink;           // [heads], or null
+  const uint8_t* zeros;        // [656]: read in place of a token that is not valid
+  __nv_bfloat16* out;          // [tokens, heads, 512]
+  float* lse;                  // [tokens / q_len, heads, q_len], natural
+  uint16_t* part;              // f16 [tokens, heads, splits, 512], normalised; splits > 1 only
+  float* part_lse;             // [tokens, heads, splits], base 2; -inf marks an empty split
+  long page_bytes;             // from one page to the next
+  float sm_scale;
+  int tokens, heads, q_len, topk, cache_tokens, page_size, splits, row_blocks;
+};
+
+// Offsets in shared memory, bytes.
+constexpr int Q_AT = 0, TILES_AT = OPERAND_BYTES;
+constexpr int P_AT = TILES_AT + STAGES * OPERAND_BYTES;  // [4 steps of 16 tokens][128 threads][16]: A operands of the output; then [128][16], factors
+constexpr int P_STEP = 128 * 16, ROW_SCALE_AT = P_AT + 5 * P_STEP;   // float [64]
+constexpr int VALID_AT = ROW_SCALE_AT + HEADS * 4;       // uint32 [STAGES][4]: a bit for each of the 16 tokens that a warp gathered
+constexpr int FULL_AT = VALID_AT + STAGES * 16, EMPTY_AT = FULL_AT + STAGES * 8, SMEM_BYTES = EMPTY_AT + STAGES * 8;
+static_assert(SMEM_BYTES <= 232448);
+
+// Named barriers: start, end of the multiplying warpgroups, and one each way for every pair of their warps that own the same rows.
+constexpr int START_BARRIER = 1, FINISH_BARRIER = 2, READY_BARRIER = 4, FREE_BARRIER = 8;
+
+struct Work {
+  int token, first_head, heads, split;                   // heads <= 64
+  int length, tile0, tiles;                              // entries of the index row that count; tiles of this split
+
+  __device__ __forceinline__ explicit Work(const Args& a) {
+    const unsigned block = blockIdx.x, task = block / (unsigned)a.row_blocks;
+    first_head = (block - task * a.row_blocks) * HEADS;
+    heads = min(HEADS, a.heads - first_head);
+    token = task / (unsigned)a.splits;
+    split = task - token * a.splits;
+    length = a.length ? min(max(__ldg(a.length + token / a.q_len), 0), a.topk) : a.topk;
+    const unsigned all = (length + TILE - 1) / TILE;
+    tile0 = all * split / a.splits;
+    tiles = all * (split + 1) / a.splits - tile0;
+  }
+  __device__ __forceinline__ size_t row(const Args& a, int head) const { return (size_t)token * a.heads + first_head + head; }
+};
+
+// Where a row's lse stands.
+__device__ __forceinline__ size_t lse_place(const Args& a, size_t row) {
+  const size_t token = row / a.heads, head = row - token * a.heads;
+  return (token / a.q_len * a.heads + head) * a.q_len + token % a.q_len;
+}
+__device__ __forceinline__ float natural_lse(float lse2, float sum) { return sum == 0.f ? INFINITY : lse2 * LN2; }
+
+// 1 / (1 + e^(sink - lse)), lse in base 2: a sink of -inf gives 1, +inf gives 0, and nothing overflows into NaN.
+__device__ __forceinline__ float sink_factor(const Args& a, int head, float lse2) {
+  return a.sink ? 1.f / (1.f + exp2_approx(__ldg(a.sink + head) * LOG2E - lse2)) : 1.f;
+}
+"""
+
+# >>> kernels/flash_mla/cuda/gather.cuh
+SPARSE_GATHER = r"""// Selected tokens of a V32 cache to f16 tiles: 128 threads, of which each warp gathers 16 tokens of a tile.
+//
+// Loads of the next tile are in flight, in registers, while this one is widened; half a tile at a time, so that registers are refilled as
+// soon as they are free. RoPE needs no widening and is copied past the registers. Eight lanes store two rows of four chunks, whose swizzles
+// differ in parity: no two of them meet in a bank.
+#pragma once
+#include "block.cuh"
+
+// Eight tokens of a warp. NoPE load (set, run): 16 values, from 128 run + 16 chunk(lane), of token 4 set + member(lane): eight lanes read a
+// token's 128. `scale`: token lane / 4, run lane % 4.
+struct HalfTile {
+  uint32_t nope[2][4][4], scale;
+
+  static __device__ __forceinline__ int member(int lane) { return (lane >> 2 & 1) + (lane >> 4) * 2; }
+  static __device__ __forceinline__ int chunk(int lane) { return (lane & 3) + (lane >> 3 & 1) * 4; }
+
+  // `row` is the address of token lane % 16 of the warp's 16; `first` of them is the first of these eight.
+  __device__ __forceinline__ void load(uint64_t row, int first, int lane) {
+    const auto of = [&](int token) { return reinterpret_cast<const uint8_t*>(__shfl_sync(~0u, row, first + token)); };
+    ld_global(scale, of(lane >> 2) + SCALES_AT + (lane & 3) * 4);
+#pragma unroll
+    for (int set = 0; set < 2; set++) {
+      const uint8_t* src = of(4 * set + member(lane)) + chunk(lane) * 16;
+#pragma unroll
+      for (int run = 0; run < 4; run++) ld_global(nope[set][run], src + run * 128);
+    }
+  }
+
+  // `place` is that of this lane, see place_of, in the first of the eight rows.
+  __device__ __forceinline__ void store(uint32_t place, int lane) const {
+    const float s = __uint_as_float(scale);
+    const uint32_t scale2 = pack_f16(s, s);
+#pragma unroll
+    for (int set = 0; set < 2; set++)
+#pragma unroll
+      for (int run = 0; run < 4; run++) {
+        const uint32_t by = __shfl_sync(~0u, scale2, 4 * (4 * set + member(lane)) + run);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          uint32_t o[4];
+#pragma unroll
+          for (int k = 0; k < 2; k++) {
+            e4m3x4_to_f16(o[2 * k], o[2 * k + 1], nope[set][run][2 * j + k]);
+            o[2 * k] = mul_f16x2(o[2 * k], by);
+            o[2 * k + 1] = mul_f16x2(o[2 * k + 1], by);
+          }
+          st_shared((place ^ (set << 6 | j << 4)) + set * 512 + run * 2 * BOX, o);
+        }
+      }
+  }
+  // Where a lane's values go from the first of eight rows on: 64 of them share a box; every fourth row and every other 16 bytes lie at a
+  // distance that swizzling turns into an xor.
+  static __device__ __forceinline__ uint32_t place_of(int lane) {
+    const int r = member(lane);
+    return (lane >> 3 & 1) * BOX + r * 128 + ((2 * (lane & 3) ^ r) << 4);
+  }
+};
+
+// RoPE of the 16 tokens of a warp, whose addresses its lanes hold, to 16 rows of a box: four tokens at a time, eight lanes each. Every fourth
+// row's swizzle is an xor.
+__device__ __forceinline__ void copy_rope(uint32_t rows, uint64_t row, int lane) {
+  const int member = lane >> 3;
+  const uint32_t place = rows + member * 128 + (((lane & 7) ^ member) << 4);
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const uint8_t* src = reinterpret_cast<const uint8_t*>(__shfl_sync(~0u, row, 4 * i + member));
+    copy_16((place ^ (i & 1) << 6) + i * 512, src + ROPE_AT + (lane & 7) * 16);
+  }
+}
+
+struct Gatherer {
+  const Args& a;
+  const Work& w;
+  const int* entries;                                    // of the index row, from this warp's and lane's first
+  uint32_t smem0;
+  int warp, lane;
+
+  __device__ __forceinline__ Gatherer(const Args& args, const Work& work, uint32_t smem, int warp_of_group, int lane_of_warp)
+      : a(args), w(work), smem0(smem), warp(warp_of_group), lane(lane_of_warp) {
+    entries = a.indices + (size_t)w.token * a.topk + position(0);
+  }
+  __device__ __forceinline__ int position(int t) const { return (w.tile0 + t) * TILE + warp * 16 + (lane & 15); }
+  // Entry of the index row for tile t; past its end one that is not valid.
+  __device__ __forceinline__ uint32_t index(int t) const { return position(t) < w.length && t < w.tiles ? __ldg(entries + t * TILE) : ~0u; }
+  // Read unsigned, a negative index is out of range too.
+  __device__ __forceinline__ bool valid(uint32_t index) const { return index < (uint32_t)a.cache_tokens; }
+  __device__ __forceinline__ uint64_t row(uint32_t index) const {
+    const uint32_t page = index / (uint32_t)a.page_size, slot = index - page * a.page_size;
+    const uint8_t* there = a.cache + (uint64_t)page * a.page_bytes + (uint64_t)slot * ROW_BYTES;
+    return reinterpret_cast<uint64_t>(valid(index) ? there : a.zeros);
+  }
+
+  __device__ __forceinline__ void run() const {
+    HalfTile first, second;
+    uint32_t now = index(0), next = index(1);
+    uint64_t from = row(now);
+    if (w.tiles > 0) {
+      first.load(from, 0, lane);
+      second.load(from, 8, lane);
+    }
+#pragma unroll 1
+    for (int t = 0; t < w.tiles; t++) {
+      const uint32_t stage = (uint32_t)t % STAGES, tile = smem0 + TILES_AT + stage * OPERAND_BYTES, full = smem0 + FULL_AT + stage * 8;
+      if (t >= STAGES) mbar_wait(smem0 + EMPTY_AT + stage * 8, (t / STAGES - 1) & 1);
+      copy_rope(tile + NOPE_BOXES * BOX + warp * 16 * 128, from, lane);
+      arrive_when_copied(full);
+      const uint32_t tokens_valid = __ballot_sync(~0u, valid(now)) & 0xffff;
+      if (lane == 0) st_shared(smem0 + VALID_AT + stage * 16 + warp * 4, tokens_valid);
+      now = next;
+      next = index(t + 2);
+      from = row(now);
+      const uint32_t place = tile + warp * 16 * 128 + HalfTile::place_of(lane);
+      first.store(place, lane);
+      if (t + 1 < w.tiles) first.load(from, 0, lane);
+      second.store(place + 8 * 128, lane);
+      if (t + 1 < w.tiles) second.load(from, 8, lane);
+      fence_async_proxy();
+      __syncwarp();
+      if (lane == 0) mbar_arrive(full);
+    }
+  }
+};
+"""
+
+# >>> kernels/flash_mla/cuda/query.cuh
+SPARSE_QUERY = r"""// Queries as wgmma reads them: NoPE in f16 and RoPE in bf16, both over a power of two of their row, which the score takes again.
+#pragma once
+#include "block.cuh"
+
+// The largest |q| of a row comes to 2^14: f16 then is exact for all that is not 2^28 below it.
+constexpr int LARGEST = 14;
+
+// Offset of a 16-byte chunk (eight dims) of a row in an operand.
+__device__ __forceinline__ uint32_t chunk_offset(int row, int chunk) { return (chunk >> 3) * BOX + row * 128 + (((chunk & 7) ^ (row & 7)) << 4); }
+
+// Row `row` of the block by one warp: a lane takes chunks lane, lane + 32 and, of RoPE, lane + 64. Rows past w.heads are zeros.
+struct QueryRow {
+  uint32_t x[3][4];
+
+  __device__ __forceinline__ void load(const Args& a, const Work& w, int row, int lane) {
+    const __nv_bfloat16* src = a.q + w.row(a, min(row, w.heads - 1)) * D_QK;
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+#pragma unroll
+      for (int k = 0; k < 4; k++) x[i][k] = 0;
+      if (row < w.heads && i * 32 + lane < D_QK / 8) ld_global(x[i], src + (i * 32 + lane) * 8);
+    }
+  }
+
+  __device__ __forceinline__ void store(uint32_t smem0, const Args& a, int row, int lane) const {
+    uint32_t top = 0;                                    // largest |bf16|, two lanes of 16 bits at once
+#pragma unroll
+    for (int i = 0; i < 3; i++)
+#pragma unroll
+      for (int k = 0; k < 4; k++) top = __vmaxu2(top, x[i][k] & 0x7fff7fffu);
+    const uint32_t largest = __reduce_max_sync(~0u, max(top & 0xffffu, top >> 16));
+    const uint32_t e = max(largest >> 7, LARGEST + 1u);   // biased exponent
+    const float inverse = __uint_as_float((254 + LARGEST - e) << 23), power = __uint_as_float((e - LARGEST) << 23);
+    if (lane == 0) st_shared(smem0 + ROW_SCALE_AT + row * 4, __float_as_uint(power * a.sm_scale * LOG2E));
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+      uint32_t o[4];
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        const float lo = __uint_as_float(x[i][k] << 16) * inverse, hi = __uint_as_float(x[i][k] & 0xffff0000u) * inverse;
+        o[k] = i < 2 ? pack_f16(lo, hi) : pack_bf16(lo, hi);
+      }
+      if (i * 32 + lane < D_QK / 8) st_shared(smem0 + Q_AT + chunk_offset(row, i * 32 + lane), o);
+    }
+  }
+};
+
+// By the multiplying warpgroups: eight warps, eight rows each, four in flight.
+__device__ __forceinline__ void prepare_queries(const Args& a, const Work& w, uint32_t smem0, int warp, int lane) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    QueryRow rows[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) rows[i].load(a, w, warp * 8 + half * 4 + i, lane);
+#pragma unroll
+    for (int i = 0; i < 4; i++) rows[i].store(smem0, a, warp * 8 + half * 4 + i, lane);
+  }
+  fence_async_proxy();
+}
+"""
+
+# >>> kernels/flash_mla/cuda/attend.cuh
+SPARSE_ATTEND = r"""// The multiplying warpgroups: scores, online softmax, output.
+//
+// Thread (warp, lane) of either owns rows 16 warp + lane / 4 and 8 more, in the layout of wgmma's accumulators. The first warpgroup computes
+// S = Q K^T of a tile and the softmax; its P, already in the layout of an A operand, goes to the same thread of the second one through
+// shared memory. Each then adds P V for its 256 dims. The next tile's scores are started before this output is awaited.
+#pragma once
+#include "query.cuh"
+
+// The output is rescaled only when a running maximum grows by more than 2^8: P then still fits f16.
+constexpr float LAZY = 8.f;
+
+// Operand descriptors of a 128-byte swizzle. Low word: address / 16, and for transposed operands bytes / 16 from 64 columns to the next.
+// High word: bytes / 16 from eight rows to the next, and the swizzle.
+constexpr uint32_t DESCRIPTOR_HIGH = (1024u >> 4) | (1u << 30);
+__device__ __forceinline__ uint64_t k_major(uint32_t addr) { return pack_u64((addr >> 4) | (1u << 16), DESCRIPTOR_HIGH); }
+__device__ __forceinline__ uint64_t transposed(uint32_t addr) { return pack_u64((addr >> 4) | ((uint32_t)(BOX >> 4) << 16), DESCRIPTOR_HIGH); }
+
+// Starts s = Q K^T of a tile that is there: element (row, token): s[4 j + 2 (row >= 8) + odd], token 8 j + 2 (lane % 4) + odd.
+__device__ __forceinline__ void start_scores(float (&s)[32], uint32_t q, uint32_t tile) {
+  fence_async_proxy();                                   // of copies that others made
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < D_QK / 16; k++) {
+    const uint32_t at = (k >> 2) * BOX + (k & 3) * 32;
+    if (k < NOPE / 16)
+      wgmma_f16(s, k_major(q + at), k_major(tile + at), k);
+    else
+      wgmma_bf16(s, k_major(q + at), k_major(tile + at), k);
+  }
+  wgmma_commit();
+}
+
+// Starts acc += P V for 256 dims: `values` is the first of their four boxes.
+__device__ __forceinline__ void start_output(float (&acc)[128], const uint32_t (&p)[4][4], uint32_t values) {
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < TILE / 16; k++) wgmma_f16(acc, p[k], transposed(values + k * 16 * 128));
+  wgmma_commit();
+}
+
+__device__ __forceinline__ void rescale(float (&acc)[128], float2 factor) {
+#pragma unroll
+  for (int i = 0; i < 128; i++) acc[i] *= i & 2 ? factor.y : factor.x;
+}
+
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Of the two rows of a thread: score -> base-2 units, running maximum, this lane's share of the sum.
+struct Softmax {
+  float scale[2], m[2], l[2];
+
+  __device__ __forceinline__ void init(uint32_t smem0, int warp, int lane) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      scale[r] = ld_shared_f32(smem0 + ROW_SCALE_AT + (warp * 16 + r * 8 + (lane >> 2)) * 4);
+      m[r] = -INFINITY;
+      l[r] = 0.f;
+    }
+  }
+
+  // Scores in base-2 units; those of tokens that are not valid, -inf. valid[w]: tokens 16 w to 16 w + 15.
+  __device__ __forceinline__ void scale_and_mask(float (&s)[32], const uint32_t (&valid)[4], int lane) const {
+#pragma unroll
+    for (int i = 0; i < 32; i++) s[i] *= scale[i >> 1 & 1];
+    if ((valid[0] & valid[1] & valid[2] & valid[3]) == 0xffffu) return;
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+      if (!(valid[i >> 3] >> ((i >> 2 & 1) * 8 + (lane & 3) * 2 + (i & 1)) & 1)) s[i] = -INFINITY;
+  }
+
+  // Factors for what has been summed so far; 1 unless a maximum of this warp grew by more than LAZY. While a row has seen no valid
+  // token its maximum is -inf.
+  __device__ __forceinline__ float2 raise_maximum(const float (&s)[32]) {
+    float top[2] = {-INFINITY, -INFINITY}, factor[2] = {1.f, 1.f};
+#pragma unroll
+    for (int i = 0; i < 32; i++) top[i >> 1 & 1] = fmaxf(top[i >> 1 & 1], s[i]);
+#pragma unroll
+    for (int r = 0; r < 2; r++) top[r] = quad_max(top[r]);
+    if (__any_sync(~0u, top[0] > m[0] + LAZY || top[1] > m[1] + LAZY)) {
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const float grown = fmaxf(m[r], top[r]);
+        factor[r] = grown == -INFINITY ? 1.f : exp2_approx(m[r] - grown);
+        m[r] = grown;
+        l[r] *= factor[r];
+      }
+    }
+    return make_float2(factor[0], factor[1]);
+  }
+
+  // p = 2^(s - m) as A operands.
+  __device__ __forceinline__ void weigh(uint32_t (&p)[4][4], const float (&s)[32]) {
+    float base[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) base[r] = m[r] == -INFINITY ? 0.f : m[r];
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+      const float lo = exp2_approx(s[2 * i] - base[i & 1]), hi = exp2_approx(s[2 * i + 1] - base[i & 1]);
+      l[i & 1] += lo + hi;
+      p[i >> 2][i & 3] = pack_f16(lo, hi);
+    }
+  }
+};
+
+// From a thread of the first warpgroup to the same one of the second: P of a tile and the factors that the output takes before it.
+struct Handover {
+  uint32_t address;
+  int barrier;
+
+  __device__ __forceinline__ Handover(uint32_t smem0, int warp, int lane) : address(smem0 + P_AT + (warp * 32 + lane) * 16), barrier(warp) {}
+  __device__ __forceinline__ void await_free() const { bar_sync(FREE_BARRIER + barrier, 64); }
+  __device__ __forceinline__ void release() const { bar_arrive(FREE_BARRIER + barrier, 64); }
+  __device__ __forceinline__ void put(const uint32_t (&x)[4][4]) const {
+#pragma unroll
+    for (int k = 0; k < 4; k++) st_shared(address + k * P_STEP, x[k]);
+  }
+  __device__ __forceinline__ void put(float2 factor) const { st_shared_pair(address + 4 * P_STEP, {__float_as_uint(factor.x), __float_as_uint(factor.y)}); }
+  __device__ __forceinline__ void publish() const { bar_arrive(READY_BARRIER + barrier, 64); }
+  __device__ __forceinline__ void await() const { bar_sync(READY_BARRIER + barrier, 64); }
+  __device__ __forceinline__ void get(uint32_t (&x)[4][4]) const {
+#pragma unroll
+    for (int k = 0; k < 4; k++) ld_shared(x[k], address + k * P_STEP);
+  }
+  __device__ __forceinline__ float2 get() const {
+    uint32_t x[2];
+    ld_shared_pair(x, address + 4 * P_STEP);
+    return make_float2(__uint_as_float(x[0]), __uint_as_float(x[1]));
+  }
+};
+
+__device__ __forceinline__ uint32_t tile_at(uint32_t smem0, int t) { return smem0 + TILES_AT + (uint32_t)t % STAGES * OPERAND_BYTES; }
+__device__ __forceinline__ void await_tile(uint32_t smem0, int t) { mbar_wait(smem0 + FULL_AT + (uint32_t)t % STAGES * 8, (t / STAGES) & 1); }
+__device__ __forceinline__ void release_tile(uint32_t smem0, int t, int lane) {
+  __syncwarp();
+  if (lane == 0) mbar_arrive(smem0 + EMPTY_AT + (uint32_t)t % STAGES * 8);
+}
+
+// A warp's 16 rows of 256 dims, times `factor`, in 16 bits: through 8 KB of shared memory of its own, so that whole rows are written.
+// `to(row)` is where 256 dims of a row begin.
+template <class Pack, class To>
+__device__ __forceinline__ void write_rows(const float (&acc)[128], float2 factor, uint32_t scratch, int rows, int lane, Pack pack, To to) {
+#pragma unroll
+  for (int j = 0; j < 32; j++)
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int row = r * 8 + (lane >> 2);
+      const float f = r ? factor.y : factor.x, lo = acc[4 * j + 2 * r], hi = acc[4 * j + 2 * r + 1];
+      st_shared(scratch + row * 512 + ((j ^ (row & 7)) << 4) + (lane & 3) * 4, f == 0.f ? 0u : pack(lo * f, hi * f));
+    }
+  __syncwarp();
+#pragma unroll 4
+  for (int row = 0; row < rows; row++) {
+    uint32_t x[4];
+    ld_shared(x, scratch + row * 512 + ((lane ^ (row & 7)) << 4));
+    st_global(to(row) + lane * 8, x);
+  }
+}
+
+__device__ __forceinline__ void write_output(const Args& a, const Work& w, const float (&acc)[128], float2 factor, uint32_t smem0, int group, int warp,
+                                             int lane) {
+  bar_sync(FINISH_BARRIER, 2 * WARPS * 32);               // no warp reads the queries any more
+  const uint32_t scratch = smem0 + Q_AT + (group * WARPS + warp) * 16 * 512;
+  const int rows = min(16, w.heads - warp * 16);
+  if (a.splits == 1)
+    write_rows(acc, factor, scratch, rows, lane, pack_bf16,
+               [&](int row) { return reinterpret_cast<uint16_t*>(a.out) + w.row(a, warp * 16 + row) * D_V + group * 256; });
+  else
+    write_rows(acc, factor, scratch, rows, lane, pack_f16,
+               [&](int row) { return a.part + (w.row(a, warp * 16 + row) * a.splits + w.split) * D_V + group * 256; });
+}
+
+// lse of this thread's rows, and the factors that normalise them: 0 for a row without a valid token.
+__device__ __forceinline__ float2 finish_sums(const Args& a, const Work& w, const Softmax& x, int warp, int lane) {
+  float factor[2];
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const int head = warp * 16 + r * 8 + (lane >> 2);
+    const float sum = quad_sum(x.l[r]), lse2 = sum == 0.f ? -INFINITY : x.m[r] + log2f(sum);
+    factor[r] = sum == 0.f ? 0.f : 1.f / sum;
+    if (head >= w.heads) continue;
+    const size_t row = w.row(a, head);
+    if (a.splits == 1 && sum != 0.f) factor[r] *= sink_factor(a, w.first_head + head, lse2);
+    if ((lane & 3) == 0) {
+      if (a.splits == 1)
+        a.lse[lse_place(a, row)] = natural_lse(lse2, sum);
+      else
+        a.part_lse[row * a.splits + w.split] = lse2;
+    }
+  }
+  return make_float2(factor[0], factor[1]);
+}
+
+// One tile of the first warpgroup, whose scores have been started. The next tile's are started if there is one.
+template <bool LAST>
+__device__ __forceinline__ void attend_tile(float (&acc)[128], float (&s)[32], Softmax& x, const Handover& to, uint32_t smem0, int t, int lane) {
+  const uint32_t tile = tile_at(smem0, t);
+  wgmma_wait<0>(s);
+  uint32_t valid[4];
+  ld_shared(valid, smem0 + VALID_AT + (uint32_t)t % STAGES * 16);
+  x.scale_and_mask(s, valid, lane);
+  const float2 factor = x.raise_maximum(s);
+  uint32_t p[4][4];
+  x.weigh(p, s);
+  to.await_free();
+  to.put(p);
+  to.put(factor);
+  to.publish();
+  if (__any_sync(~0u, factor.x != 1.f || factor.y != 1.f)) rescale(acc, factor);
+  start_output(acc, p, tile);
+  if (!LAST) {
+    await_tile(smem0, t + 1);
+    start_scores(s, smem0 + Q_AT, tile_at(smem0, t + 1));
+  }
+  wgmma_wait<LAST ? 0 : 1>(acc);
+  release_tile(smem0, t, lane);
+}
+
+__device__ __forceinline__ void multiply_left(const Args& a, const Work& w, uint32_t smem0, int warp, int lane) {
+  const Handover to(smem0, warp, lane);
+  float acc[128];
+#pragma unroll
+  for (int i = 0; i < 128; i++) acc[i] = 0.f;
+  Softmax x;
+  x.init(smem0, warp, lane);
+  if (w.tiles > 0) {
+    float s[32];
+    await_tile(smem0, 0);
+    start_scores(s, smem0 + Q_AT, tile_at(smem0, 0));
+#pragma unroll 1
+    for (int t = 0; t < w.tiles - 1; t++) attend_tile<false>(acc, s, x, to, smem0, t, lane);
+    attend_tile<true>(acc, s, x, to, smem0, w.tiles - 1, lane);
+  }
+  const float2 factor = finish_sums(a, w, x, warp, lane);
+  to.await_free();
+  to.put(factor);
+  to.publish();
+  write_output(a, w, acc, factor, smem0, 0, warp, lane);
+}
+
+__device__ __forceinline__ void multiply_right(const Args& a, const Work& w, uint32_t smem0, int warp, int lane) {
+  const Handover from(smem0, warp, lane);
+  float acc[128];
+#pragma unroll
+  for (int i = 0; i < 128; i++) acc[i] = 0.f;
+  from.release();
+#pragma unroll 1
+  for (int t = 0; t < w.tiles; t++) {
+    uint32_t p[4][4];
+    from.await();
+    from.get(p);
+    const float2 factor = from.get();
+    from.release();
+    if (__any_sync(~0u, factor.x != 1.f || factor.y != 1.f)) rescale(acc, factor);
+    start_output(acc, p, tile_at(smem0, t) + 4 * BOX);
+    wgmma_wait<0>(acc);
+    release_tile(smem0, t, lane);
+  }
+  from.await();
+  write_output(a, w, acc, from.get(), smem0, 1, warp, lane);
+}
+"""
+
+# >>> kernels/flash_mla/cuda/sparse.cuh
+SPARSE_KERNEL = r"""// The kernel: three warpgroups of a block.
+#pragma once
+#include "attend.cuh"
+#include "gather.cuh"
+
+__global__ void __launch_bounds__(THREADS, 1) sparse_v32(const __grid_constant__ Args a) {
+  SHARED_MEMORY(smem);
+  const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, group = warp >> 2;
+  const uint32_t smem0 = smem_u32(smem);
+  const Work w(a);
+  launch_dependents();
+  if (group == 2) {
+    if (warp == 2 * WARPS && lane == 0) {
+      for (int i = 0; i < STAGES; i++) {
+        mbar_init(smem0 + FULL_AT + i * 8, WARPS + WARPS * 32);   // NoPE by warps, RoPE by threads
+        mbar_init(smem0 + EMPTY_AT + i * 8, 2 * WARPS);
+      }
+      mbar_init_fence();
+    }
+    give_registers<GATHERER_REGS>();
+    bar_sync(START_BARRIER, THREADS);
+    Gatherer(a, w, smem0, warp & 3, lane).run();
+    return;
+  }
+  prepare_queries(a, w, smem0, warp, lane);
+  if (group == 0) {
+    take_registers<LEFT_REGS>();
+    bar_sync(START_BARRIER, THREADS);
+    multiply_left(a, w, smem0, warp & 3, lane);
+  } else {
+    take_registers<RIGHT_REGS>();
+    bar_sync(START_BARRIER, THREADS);
+    multiply_right(a, w, smem0, warp & 3, lane);
+  }
+}
+"""
+
+# >>> kernels/flash_mla/cuda/merge.cuh
+SPARSE_MERGE = r"""// The splits of a query row: one warp merges 256 dims.
+#pragma once
+#include "block.cuh"
+
+constexpr int MERGE_WARPS = 4;
+
+__global__ void __launch_bounds__(MERGE_WARPS * 32) merge_splits(const __grid_constant__ Args a) {
+  const int lane = threadIdx.x & 31;
+  const size_t task = (size_t)blockIdx.x * MERGE_WARPS + (threadIdx.x >> 5), row = task >> 1;
+  await_dependencies();
+  if (row >= (size_t)a.tokens * a.heads) return;
+  const float* lse = a.part_lse + row * a.splits;
+  const uint16_t* part = a.part + row * a.splits * D_V + (task & 1) * 256 + lane * 8;
+  float peak = -INFINITY;
+  for (int i = lane; i < a.splits; i += 32) peak = fmaxf(peak, __ldcg(lse + i));
+#pragma unroll
+  for (int o = 1; o < 32; o <<= 1) peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, o));
+  float sum = 0.f, out[8] = {};
+#pragma unroll 4
+  for (int i = 0; i < a.splits; i++) {
+    const float part_lse = __ldcg(lse + i), weight = part_lse == -INFINITY ? 0.f : exp2_approx(part_lse - peak);
+    const uint4 x = __ldcg(reinterpret_cast<const uint4*>(part + (size_t)i * D_V));
+    const uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
+    sum += weight;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      const float2 v = unpack_f16(pairs[k]);
+      out[2 * k] = fmaf(weight, v.x, out[2 * k]);
+      out[2 * k + 1] = fmaf(weight, v.y, out[2 * k + 1]);
+    }
+  }
+  const float lse2 = peak + log2f(sum), factor = sum == 0.f ? 0.f : sink_factor(a, row % a.heads, lse2) / sum;
+  uint32_t o[4];
+#pragma unroll
+  for (int k = 0; k < 4; k++) o[k] = sum == 0.f ? 0u : pack_bf16(out[2 * k] * factor, out[2 * k + 1] * factor);
+  st_global(reinterpret_cast<uint16_t*>(a.out) + row * D_V + (task & 1) * 256 + lane * 8, o);
+  if (lane == 0 && (task & 1) == 0) a.lse[lse_place(a, row)] = natural_lse(lse2, sum);
+}
+"""
+
+# >>> kernels/flash_mla/cuda/launch.cu
+SPARSE_LAUNCH = r"""// Host side: a plain C interface for ctypes. Launches go to the default queue.
+#include <string.h>
+#include "merge.cuh"
+#include "sparse.cuh"
+
+// The merge may be launched while the kernel before it runs; it waits for its end itself. (CUDA's name for it is long.)
+static cudaLaunchAttribute programmatic_launch() {
+  cudaLaunchAttribute attribute = {};
+  const int allowed = 1;
+  attribute.id = (cudaLaunchAttributeID)6;
+  memcpy(&attribute.val, &allowed, sizeof allowed);
+  return attribute;
+}
+
+static cudaLaunchConfig_t configuration(size_t blocks, int threads, int smem) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3((unsigned)blocks, 1, 1);
+  config.blockDim = threads;
+  config.dynamicSmemBytes = smem;
+  return config;
+}
+
+extern "C" {
+int sparse_args_bytes() { return sizeof(Args); }
+
+// Once per device, before its first launch. Returns a cudaError.
+int sparse_prepare() { return cudaFuncSetAttribute(sparse_v32, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES); }
+
+// Queues one decode. Returns a cudaError.
+int sparse_decode(const Args* a) {
+  const cudaLaunchConfig_t config = configuration((size_t)a->tokens * a->splits * a->row_blocks, THREADS, SMEM_BYTES);
+  const int error = cudaLaunchKernelEx(&config, sparse_v32, *a);
+  if (error || a->splits == 1) return error;
+  cudaLaunchAttribute attribute = programmatic_launch();
+  cudaLaunchConfig_t merge = configuration(((size_t)a->tokens * a->heads * 2 + MERGE_WARPS - 1) / MERGE_WARPS, MERGE_WARPS * 32, 0);
+  merge.attrs = &attribute;
+  merge.numAttrs = 1;
+  return cudaLaunchKernelEx(&merge, merge_splits, *a);
+}
+}
+"""
+
+# >>> kernels/flash_mla/cuda_backend.py
+"""Sparse MLA decode over a V32 cache with kernels of our own on Hopper (sm_90a): compiled by nvcc, called through ctypes."""
+
+# from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# from kernels.flash_mla.assets import (
+#     CUDA_PTX,
+#     SPARSE_ATTEND,
+#     SPARSE_BLOCK,
+#     SPARSE_GATHER,
+#     SPARSE_KERNEL,
+#     SPARSE_LAUNCH,
+#     SPARSE_MERGE,
+#     SPARSE_PTX,
+#     SPARSE_QUERY,
+# )
+# from kernels.flash_mla.call import V_DIM, Call, Workload
+# from kernels.nvcc import compile_library, find_nvcc, library_cache
+
+SPARSE_SOURCES = {
+    "ptx.cuh": CUDA_PTX,
+    "sparse_ptx.cuh": SPARSE_PTX,
+    "block.cuh": SPARSE_BLOCK,
+    "gather.cuh": SPARSE_GATHER,
+    "query.cuh": SPARSE_QUERY,
+    "attend.cuh": SPARSE_ATTEND,
+    "sparse.cuh": SPARSE_KERNEL,
+    "merge.cuh": SPARSE_MERGE,
+    "launch.cu": SPARSE_LAUNCH,
+}
+SPARSE_HEADS, SPARSE_TILE = 64, 64  # query heads and tokens of a block's tile
+SPARSE_ROW_BYTES = 656  # of a cached token
+SPARSE_MAX_SPLITS = 128
+BLOCK_OVERHEAD_TILES = 1.5  # what starting and ending a block costs
+MAX_BLOCKS = 2**31 - 1
+H200_MULTIPROCESSORS = 132
+SPARSE_POINTERS = ("q", "cache", "indices", "length", "sink", "zeros", "out", "lse", "part", "part_lse")
+SPARSE_INTS = ("tokens", "heads", "q_len", "topk", "cache_tokens", "page_size", "splits", "row_blocks")
+
+
+class SparseArgs(ctypes.Structure):
+    """`Args` of block.cuh."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in SPARSE_POINTERS),
+        ("page_bytes", ctypes.c_long),
+        ("sm_scale", ctypes.c_float),
+        *((name, ctypes.c_int) for name in SPARSE_INTS),
+    )
+
+
+@functools.cache
+def sparse_library(device_index: int) -> ctypes.CDLL:
+    """The kernels, ready on a device (which must be the current one). Raises RuntimeError."""
+    library = ctypes.CDLL(str(compile_library(SPARSE_SOURCES, "flash_mla", library_cache())))
+    if library.sparse_args_bytes() != ctypes.sizeof(SparseArgs):
+        raise RuntimeError("kernels/flash_mla/cuda_backend.py and block.cuh disagree about Args")
+    if error := library.sparse_prepare():
+        raise RuntimeError(f"the sparse kernel cannot run on cuda:{device_index}: CUDA error {error}")
+    return library
+
+
+class SparseCudaBackend:
+    name = "cuda"
+
+    def available(self, device: torch.device) -> str | None:
+        if device.type != "cuda" or torch.version.cuda is None:
+            return f"the CUDA kernels need an NVIDIA GPU and the tensors are on {device.type}"
+        capability = torch.cuda.get_device_capability(device)
+        if capability != (9, 0):
+            return f"the CUDA kernels are written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
+        return None if find_nvcc() else "nvcc is needed to compile the CUDA kernels (PATH, CUDA_HOME)"
+
+    def unserved(self, call: Call) -> str | None:
+        """None, or why a call cannot be served on a device that could."""
+        if call.layout != "v32" or call.indices is None:
+            return f"the CUDA kernels serve sparse attention over a V32 cache and this cache is {call.layout}"
+        return None if call.extra_cache is None else "the CUDA kernels serve no extra_k_cache"
+
+    def default_params(self, shape: Workload, device: torch.device) -> dict[str, Any]:
+        on_gpu = device.type == "cuda"
+        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
+        return {"num_kv_splits": best_splits(shape, multiprocessors)}
+
+    def plan(self, call: Call, params: dict[str, Any]) -> Callable[[Call], tuple[torch.Tensor, torch.Tensor]]:
+        return SparsePlan(call, params)
+
+
+def best_splits(shape: Workload, multiprocessors: int) -> int:
+    """The number of splits that takes the fewest tile times; a multiprocessor holds one block."""
+    blocks = shape.groups * -(-shape.shared_rows // SPARSE_HEADS)
+    tiles = max(1, -(-shape.tokens // SPARSE_TILE))
+
+    def tile_times(splits: int) -> float:
+        return -(-blocks * splits // multiprocessors) * (-(-tiles // splits) + BLOCK_OVERHEAD_TILES)
+
+    return min(range(1, min(tiles, SPARSE_MAX_SPLITS) + 1), key=tile_times)
+
+
+def sparse_args(call: Call, splits: int) -> SparseArgs:
+    """What all calls of one plan share, without pointers."""
+    assert call.indices is not None
+    batch, q_len, heads, _ = call.q.shape
+    pages, page_size = call.cache.shape[:2]
+    return SparseArgs(
+        tokens=batch * q_len,
+        heads=heads,
+        q_len=q_len,
+        topk=call.indices.shape[2],
+        cache_tokens=min(pages * page_size, 2**31 - 1),
+        page_size=page_size,
+        page_bytes=call.cache.stride(0) if pages > 1 else 0,
+        splits=splits,
+        row_blocks=-(-heads // SPARSE_HEADS),
+    )
+
+
+class SparsePlan:
+    """Launches for one call_key. The workspace is allocated once and rewritten by every call; outputs are new tensors."""
+
+    def __init__(self, call: Call, params: dict[str, Any]) -> None:
+        splits, device = int(params["num_kv_splits"]), call.q.device
+        if not 1 <= splits <= SPARSE_MAX_SPLITS:
+            raise ValueError(f"num_kv_splits={splits}: from 1 to {SPARSE_MAX_SPLITS}")
+        self.params, self.device = dict(params), device
+        self.args = sparse_args(call, splits)
+        rows = self.args.tokens * self.args.heads if splits > 1 else 0
+        self.part = torch.empty(rows, splits, V_DIM, dtype=torch.float16, device=device)
+        self.part_lse = torch.empty(rows, splits, device=device)
+        self.zeros = torch.zeros(SPARSE_ROW_BYTES, dtype=torch.uint8, device=device)
+        blocks = self.args.tokens * splits * self.args.row_blocks
+        if blocks > MAX_BLOCKS:
+            raise ValueError(f"{blocks} blocks: at most {MAX_BLOCKS} in a launch")
+        self.library = self.load()
+
+    def load(self) -> ctypes.CDLL:
+        with torch.cuda.device(self.device):
+            return sparse_library(self.device.index or 0)
+
+    def __call__(self, call: Call) -> tuple[torch.Tensor, torch.Tensor]:
+        batch, q_len, heads, _ = call.q.shape
+        out = torch.empty(batch, q_len, heads, V_DIM, dtype=torch.bfloat16, device=self.device)
+        lse = torch.empty(batch, heads, q_len, device=self.device)
+        self.point_to(call, out, lse)
+        if out.numel():
+            self.launch()
+        return out, lse
+
+    def point_to(self, call: Call, out: torch.Tensor, lse: torch.Tensor) -> None:
+        tensors = (call.q, call.cache, call.indices, call.length, call.sink, self.zeros, out, lse, self.part, self.part_lse)
+        for name, tensor in zip(SPARSE_POINTERS, tensors, strict=True):
+            setattr(self.args, name, None if tensor is None else tensor.data_ptr())
+        self.args.sm_scale = call.sm_scale
+
+    def launch(self) -> None:
+        with torch.cuda.device(self.device):
+            error = self.library.sparse_decode(ctypes.byref(self.args))
+        if error:
+            raise RuntimeError(f"the sparse kernel could not be launched: CUDA error {error}")
+
 # >>> kernels/flash_mla/dispatch.py
 """The backends of flash_mla_with_kvcache and their tuned parameters."""
 
 # from __future__ import annotations
 
-# from kernels.flash_mla.call import call_key, workload
-# from kernels.flash_mla.tables import FLASH_MLA_TABLE
+from typing import Any
+
+# from kernels.flash_mla.assets import FLASH_MLA_TABLE
+# from kernels.flash_mla.call import Call, call_key, workload
+# from kernels.flash_mla.cuda_backend import SparseCudaBackend
 # from kernels.flash_mla.torch_backend import TorchBackend
 # from kernels.flash_mla.triton_backend import TritonBackend
 # from kernels.selection import Selection
 
-# A call has been checked when it gets here. Its plans are kept in the caller's scheduler object.
-SELECTION = Selection((TritonBackend(), TorchBackend()), FLASH_MLA_TABLE, workload, call_key)
+
+def unserved(backend: Any, call: Call) -> str | None:
+    return backend.unserved(call) if isinstance(backend, SparseCudaBackend) else None
+
+
+# A call has been checked when it gets here. Its plans are kept in the caller's scheduler object. The CUDA kernels serve what
+# the table gives them.
+SELECTION = Selection(
+    (TritonBackend(), TorchBackend(), SparseCudaBackend()), FLASH_MLA_TABLE, workload, call_key, unserved=unserved
+)
 
 # >>> kernels/flash_mla/interface.py
 """flash_mla_with_kvcache and get_mla_metadata with the signatures and return values of FlashMLA's Python package."""

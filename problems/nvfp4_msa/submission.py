@@ -61,6 +61,7 @@ class Selection:
     shape_of: data -> a tuple of sizes and names, in the order of the table's shapes.
     plan_key: data -> a hashable, equal where a plan may be shared.
     check: raises what is wrong with data, once for each plan.
+    unserved: why a backend that is available cannot serve data; None if it can.
     """
 
     def __init__(
@@ -70,9 +71,10 @@ class Selection:
         shape_of: Callable[[Any], Any],
         plan_key: Callable[[Any], tuple],
         check: Callable[[Any], None] = lambda data: None,
+        unserved: Callable[[Backend, Any], str | None] = lambda backend, data: None,
     ) -> None:
         self.backends, self.table = tuple(backends), table
-        self.shape_of, self.plan_key, self.check = shape_of, plan_key, check
+        self.shape_of, self.plan_key, self.check, self.unserved = shape_of, plan_key, check, unserved
         self.plans: dict[tuple, Callable[[Any], Any]] = {}
 
     def usable(self, device: torch.device, wanted: str) -> dict[str, Backend]:
@@ -91,6 +93,15 @@ class Selection:
             raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes what this machine has")
         return {wanted: named[wanted]}
 
+    def serving(self, data: Any) -> dict[str, Backend]:
+        """Those of the usable backends that can serve `data`. Raises BackendError if it is the wanted one that cannot."""
+        wanted = os.environ.get(BACKEND_VARIABLE, "auto")
+        backends = self.usable(data[0].device, wanted)
+        reasons = {name: self.unserved(backend, data) for name, backend in backends.items()}
+        if reason := reasons.get(wanted):
+            raise BackendError(f"{BACKEND_VARIABLE}={wanted}: {reason}; use auto, which takes another backend here")
+        return {name: backend for name, backend in backends.items() if reasons[name] is None}
+
     def tuned_entry(self, shape: Sequence[int | str], labels: list[str], names: Sequence[str]) -> dict[str, Any] | None:
         """The nearest tuned entry for one of the backends `names`, from the first label that has one near enough."""
         for label in labels:
@@ -107,7 +118,7 @@ class Selection:
     def choose(self, data: Any) -> Choice:
         """Tuned entry, else the defaults of the first usable backend. Raises BackendError."""
         shape, device = self.shape_of(data), data[0].device
-        backends = self.usable(device, os.environ.get(BACKEND_VARIABLE, "auto"))
+        backends = self.serving(data)
         entry = self.entry_for(data, list(backends))
         backend = backends[entry["backend"]] if entry else next(iter(backends.values()))
         return Choice(backend, {**backend.default_params(shape, device), **(entry["params"] if entry else {})})
@@ -2357,6 +2368,18 @@ __device__ __forceinline__ uint32_t select_bits(uint32_t a, uint32_t b, uint32_t
   asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
   return r;
 }
+__device__ __forceinline__ uint32_t low_twice(uint32_t x) {   // an operand modifier of f16x2 instructions, not an instruction
+  uint32_t r;
+  asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {l,l};}" : "=r"(r) : "r"(x));
+  return r;
+}
+__device__ __forceinline__ uint32_t high_twice(uint32_t x) {
+  uint32_t r;
+  asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {h,h};}" : "=r"(r) : "r"(x));
+  return r;
+}
+// Keeps a value in its register: the compiler must not compute it again where it is used.
+__device__ __forceinline__ void keep(uint32_t& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ float log2_approx(float x) {
   float r;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
@@ -2377,8 +2400,9 @@ constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's sha
 constexpr int WARPS = PAGE / TILE, THREADS = WARPS * 32;
 constexpr int MAX_TOPK = 64, PAIRS_IN_Y = 1 << 15;   // a grid has blocks (split, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y)
 constexpr float LOG2E = 1.4426950408889634f;
-// Sections of a page in 64-byte units for each KV head: K data, K scales, V data, V scales.
-constexpr int K_SCALES = 128, V_DATA = 144, V_SCALES = 272, HEAD_UNITS = 288, UNIT = 64;
+// Sections of a page in 64-byte units for each KV head: K data from 0, K scales, then the same of V.
+constexpr int UNIT = 64, K_SCALES = 128, V_DATA = 144, HEAD_UNITS = 288;
+constexpr int SCALE_ROW = TILE * 8;            // bytes: the scales of a tile
 
 struct Args {
   const __nv_bfloat16* q;      // [rows, kv_heads * group, 128]
@@ -2465,30 +2489,32 @@ __device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) { return 
 
 template <int STAGES>
 struct Ring {
-  const CUtensorMap* map;      // the cache as [units, 64] bytes; a box is a tile's codes
-  const uint8_t* cache;
+  // The cache seen twice, as K and V that are V_DATA units for each KV head apart: rows of a token's codes, and rows of a tile's scales.
+  const CUtensorMap *codes_map, *scales_map;
   uint32_t stages, bars;       // shared memory: of this warp
-  int page_units, first_unit, kv_heads, first_scale;
+  int page_codes, page_scales; // rows from a page to the next
+  int codes, scales;           // rows of this warp's tile in page 0
 
-  __device__ __forceinline__ Ring(const CUtensorMap* map, const Args& a, const Work& w, uint32_t stages, uint32_t bars, int warp)
-      : map(map), cache(a.cache), stages(stages), bars(bars), page_units(a.kv_heads * HEAD_UNITS), first_unit(w.kv_head * PAGE + warp * TILE),
-        kv_heads(a.kv_heads), first_scale((w.kv_head * PAGE + warp * TILE) * 8) {}
+  __device__ __forceinline__ Ring(const CUtensorMap* codes_map, const CUtensorMap* scales_map, const Args& a, const Work& w, uint32_t stages,
+                                  uint32_t bars, int warp)
+      : codes_map(codes_map), scales_map(scales_map), stages(stages), bars(bars), page_codes(a.kv_heads * HEAD_UNITS),
+        page_scales(a.kv_heads * (HEAD_UNITS * UNIT / SCALE_ROW)), codes(w.kv_head * PAGE + warp * TILE),
+        scales(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW) + w.kv_head * WARPS + warp) {}
 
   // One lane.
   __device__ __forceinline__ void init() const {
+    prefetch_map(codes_map);
+    prefetch_map(scales_map);
     for (int i = 0; i < STAGES; i++) mbar_init(bars + i * 8, 1);
     mbar_init_fence();
   }
-  // One lane; nobody reads the stage any more.
+  // One lane; nobody reads the stage any more. `page` is an entry of list_pages.
   __device__ __forceinline__ void load(int page, int stage) const {
-    const uint32_t dst = stages + stage * STAGE_BYTES, bar = bars + stage * 8;
-    const int unit = page * page_units;
-    const uint8_t* scales = cache + (size_t)unit * UNIT + first_scale;
+    const uint32_t dst = this->stage(stage), bar = bars + stage * 8;
+    if (page < 0) page = ~page;
     mbar_expect(bar, STAGE_BYTES);
-    tma_2d(dst, map, 0, unit + first_unit, bar);
-    bulk_load(dst + STAGE_K_SCALES, scales + kv_heads * (K_SCALES * UNIT), TILE * 8, bar);
-    tma_2d(dst + STAGE_V, map, 0, unit + kv_heads * V_DATA + first_unit, bar);
-    bulk_load(dst + STAGE_V_SCALES, scales + kv_heads * (V_SCALES * UNIT), TILE * 8, bar);
+    tma_3d(dst, codes_map, 0, page * page_codes + codes, 0, bar);
+    tma_3d(dst + STAGE_K_SCALES, scales_map, 0, page * page_scales + scales, 0, bar);
   }
   __device__ __forceinline__ uint32_t stage(int i) const { return stages + i * STAGE_BYTES; }
 };
@@ -2514,22 +2540,44 @@ __device__ __forceinline__ void unpack_codes(uint32_t (&f)[4], uint32_t x) {
 // A warp's V scales of one tile in f16: [16 token pairs][2 halves of a 16-byte chunk][4 chunks] f16 pairs, in an order in which neither
 // the stores nor the loads below meet in a bank.
 constexpr int SCALES_BYTES = TILE * 8 * 2;
-// Stored: tokens 4 (lane / 4) and + 1; the next two: ^ 32, + 256. Groups of odd number: + 128.
-__device__ __forceinline__ uint32_t scale_store_offset(int lane) { return (lane >> 2) * 16 + (lane & 3) * 4; }
-// Loaded: tokens 2 (lane % 4) and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64.
-__device__ __forceinline__ uint32_t scale_load_offset(int lane) {
-  return (lane & 1) * 256 + (lane >> 4) * 128 + (lane >> 1 & 1) * 16 + (lane & 1) * 32;
-}
 
-// The scales of tokens 4 (lane / 4) to + 3 for groups 2 (lane % 4) and + 1: byte t of word g.
+// What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage or from the widened scales.
+struct Places {
+  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512
+  uint32_t k_scales;           // of these 32 dims; tokens + 8: + 64
+  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512
+  uint32_t v_scales;           // of tokens 4 g to + 3, groups 2 c and + 1
+  uint32_t widened;            // of tokens 4 g and + 1, group 2 c; the next two tokens: ^ 32, + 256; the next group: + 128
+  uint32_t operand;            // of tokens 2 c and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64
+
+  template <bool LINEAR>
+  static __device__ __forceinline__ Places of(int lane) {
+    const int g = lane >> 2, c = lane & 3;
+    Places p;
+    p.k_codes = chunk_offset(g, c);
+    p.k_scales = STAGE_K_SCALES + g * 8 + c * 2;
+    p.v_codes = STAGE_V + chunk_offset(lane & 7, lane >> 3);
+    p.v_scales = STAGE_V_SCALES + (LINEAR ? g * 32 + c * 2 : lane * 8);
+    p.widened = g * 16 + c * 4;
+    p.operand = (c & 1) * 256 + (g >> 2) * 128 + (c >> 1) * 16 + (c & 1) * 32;
+    keep(p.k_codes);
+    keep(p.k_scales);
+    keep(p.v_codes);
+    keep(p.v_scales);
+    keep(p.widened);
+    keep(p.operand);
+    return p;
+  }
+};
+
+// The scales of four tokens for two groups: byte t of word g.
 template <bool LINEAR>
-__device__ __forceinline__ uint2 load_v_scales(uint32_t scales, int lane) {
+__device__ __forceinline__ uint2 load_v_scales(uint32_t src) {
   if constexpr (!LINEAR) {
     uint32_t x[2];
-    ld_shared(x, scales + lane * 8);
+    ld_shared(x, src);
     return make_uint2(x[0], x[1]);
   }
-  const uint32_t src = scales + (lane >> 2) * 32 + (lane & 3) * 2;
   const uint32_t t01 = __byte_perm(ld_shared_u16(src), ld_shared_u16(src + 8), 0x5140);
   const uint32_t t23 = __byte_perm(ld_shared_u16(src + 16), ld_shared_u16(src + 24), 0x5140);
   return make_uint2(__byte_perm(t01, t23, 0x5410), __byte_perm(t01, t23, 0x7632));
@@ -2537,15 +2585,14 @@ __device__ __forceinline__ uint2 load_v_scales(uint32_t scales, int lane) {
 
 // All lanes of a warp; a __syncwarp before the loads. Scales of tokens from `visible` on become zero: a page may hold NaN there.
 template <bool LINEAR>
-__device__ __forceinline__ void widen_v_scales(uint32_t dst, uint32_t scales, int visible, int lane) {
-  uint2 x = load_v_scales<LINEAR>(scales, lane);
+__device__ __forceinline__ void widen_v_scales(uint32_t dst, uint32_t src, int visible, int lane) {
+  uint2 x = load_v_scales<LINEAR>(src);
   if (visible < TILE) {
     const int seen = min(max(visible - (lane & ~3), 0), 4);
     const uint32_t mask = seen == 4 ? ~0u : (1u << seen * 8) - 1;
     x = make_uint2(x.x & mask, x.y & mask);
   }
   uint32_t first, second;
-  dst += scale_store_offset(lane);
   e4m3x4_to_f16(first, second, x.x);
   st_shared(dst, first);
   st_shared((dst ^ 32) + 256, second);
@@ -2614,14 +2661,16 @@ CUDA_ATTEND = r"""// One tile of 32 tokens: scores, online softmax, output.
 #pragma once
 #include "query.cuh"
 
-// The output is rescaled only when a running maximum grows by more than 2^8: P then still fits f16.
-constexpr float LAZY = 8.f;
+// P is relative to 2^7 times the largest weight so far, and the output is rescaled only when an element of P reaches 2, which its bit 14
+// shows. P down to 2^-7 of the largest weight has all bits of an f16, and what is smaller still 2^-17 of it.
+constexpr float HEADROOM = 7.f;
+constexpr uint32_t F16_AT_LEAST_2 = 0x40004000u;
 constexpr uint32_t F16_ONES = 0x3C003C00u;
 
 // State of one warp. Lane (g, c) = (lane / 4, lane % 4) holds rows g (index 0) and g + 8 (index 1).
 struct Softmax {
   float scale[2];              // score -> log2 units
-  float m[2];                  // running maximum, log2 units
+  float m[2];                  // what P is relative to, log2 units
   float l[4];                  // an m16n8 tile whose columns all are the sum of P: [0] of row g, [2] of row g + 8
   // [4 u + i]: an m16n8 tile of dims 32 u + 4 n + i; element 2 h + b is row g + 8 h, dim 32 u + 8 c + 4 b + i.
   float acc[16][4];
@@ -2642,15 +2691,13 @@ struct Softmax {
 };
 
 // s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b.
-__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, int lane) {
-  const int token = lane >> 2, c = lane & 3;
-  const uint32_t codes = stage + chunk_offset(token, c), scales = stage + STAGE_K_SCALES + token * 8 + c * 2;
+__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, const Places& at) {
 #pragma unroll
   for (int j = 0; j < 4; j++) {
     uint32_t x[4];
-    ld_shared(x, codes + j * 8 * 64);
-    const uint32_t both = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(scales + j * 8 * 8));   // of dims 32 c to + 15, + 16 to + 31
-    const uint32_t scale[2] = {__byte_perm(both, 0, 0x1010), __byte_perm(both, 0, 0x3232)};
+    ld_shared(x, stage + at.k_codes + j * 8 * 64);
+    const uint32_t both = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + j * 8 * 8));   // of dims 32 c to + 15, + 16 to + 31
+    const uint32_t scale[2] = {low_twice(both), high_twice(both)};
 #pragma unroll
     for (int i = 0; i < 4; i++) s[j][i] = 0.f;
 #pragma unroll
@@ -2673,14 +2720,17 @@ __device__ __forceinline__ void hide_tokens(float (&s)[4][4], int visible, int l
       if (8 * j + 2 * (lane & 3) + (i & 1) >= visible) s[j][i] = -INFINITY;
 }
 
-// New maxima, from this lane's `top` in log2 units; acc and l are rescaled to them.
-__device__ __forceinline__ void raise_maximum(Softmax& x, float (&top)[2]) {
+// What P is relative to, from now on; acc and l are rescaled to it.
+__device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[4][4]) {
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 1));
-    top[h] = fmaxf(fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 2)), x.m[h]);
-    const float alpha = exp2_approx(x.m[h] - top[h]);
-    x.m[h] = top[h];
+    float top = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
+#pragma unroll
+    for (int j = 1; j < 4; j++) top = fmaxf(top, fmaxf(s[j][2 * h], s[j][2 * h + 1]));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(fmaf(fmaxf(top, __shfl_xor_sync(~0u, top, 2)), x.scale[h], HEADROOM), x.m[h]);
+    const float alpha = exp2_approx(x.m[h] - top);
+    x.m[h] = top;
 #pragma unroll
     for (int b = 0; b < 2; b++) {
       x.l[2 * h + b] *= alpha;
@@ -2690,17 +2740,8 @@ __device__ __forceinline__ void raise_maximum(Softmax& x, float (&top)[2]) {
   }
 }
 
-// P in f16 as the A operands of two steps of 16 tokens; the maximum is raised if it has to be.
-__device__ __forceinline__ void tile_softmax(uint32_t (&p)[2][4], Softmax& x, const float (&s)[4][4]) {
-  float top[2];
-#pragma unroll
-  for (int h = 0; h < 2; h++) {
-    top[h] = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
-#pragma unroll
-    for (int j = 1; j < 4; j++) top[h] = fmaxf(top[h], fmaxf(s[j][2 * h], s[j][2 * h + 1]));
-    top[h] *= x.scale[h];
-  }
-  if (__any_sync(~0u, top[0] > x.m[0] + LAZY || top[1] > x.m[1] + LAZY)) raise_maximum(x, top);
+// The A operands of two steps of 16 tokens.
+__device__ __forceinline__ void weights(uint32_t (&p)[2][4], const Softmax& x, const float (&s)[4][4]) {
 #pragma unroll
   for (int j = 0; j < 4; j++)
 #pragma unroll
@@ -2709,16 +2750,25 @@ __device__ __forceinline__ void tile_softmax(uint32_t (&p)[2][4], Softmax& x, co
           pack_f16(exp2_approx(fmaf(s[j][2 * h], x.scale[h], -x.m[h])), exp2_approx(fmaf(s[j][2 * h + 1], x.scale[h], -x.m[h])));
 }
 
+// P; what it is relative to is raised if it has to be, as before the first tile, when it is -inf and P is infinite or NaN.
+__device__ __forceinline__ void tile_softmax(uint32_t (&p)[2][4], Softmax& x, const float (&s)[4][4]) {
+  weights(p, x, s);
+  const uint32_t any = p[0][0] | p[0][1] | p[0][2] | p[0][3] | p[1][0] | p[1][1] | p[1][2] | p[1][3];
+  if (__any_sync(~0u, any & F16_AT_LEAST_2)) {
+    raise_maximum(x, s);
+    weights(p, x, s);
+  }
+}
+
 // acc += P V, l += P 1. A transposed ldmatrix unit is four dims of one token, so a register holds these of two tokens.
-__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t stage, uint32_t scales, int lane) {
-  const uint32_t codes = stage + STAGE_V + chunk_offset(lane & 7, lane >> 3);
-  scales += scale_load_offset(lane);
+__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t stage, uint32_t scales, const Places& at) {
+  scales += at.operand;
 #pragma unroll
   for (int step = 0; step < 2; step++) {
     uint32_t v[2][4], scale[2][4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      ldmatrix4_trans(v[h], codes + (2 * step + h) * 8 * 64);
+      ldmatrix4_trans(v[h], stage + at.v_codes + (2 * step + h) * 8 * 64);
       ld_shared(scale[h], (h ? scales ^ 32 : scales) + step * 64);
     }
     mma_f16(x.l, p[step], F16_ONES, F16_ONES);
@@ -2739,15 +2789,16 @@ __device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4
 
 // A tile of which the first `visible` tokens, at least one, count.
 template <bool LINEAR>
-__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t stage, uint32_t scales, int visible, int lane) {
-  widen_v_scales<LINEAR>(scales, stage + STAGE_V_SCALES, visible, lane);
+__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t stage, uint32_t scales, const Places& at, int visible,
+                                            int lane) {
+  widen_v_scales<LINEAR>(scales + at.widened, stage + at.v_scales, visible, lane);
   __syncwarp();
   float s[4][4];
   uint32_t p[2][4];
-  tile_scores(s, q, stage, lane);
+  tile_scores(s, q, stage, at);
   if (visible < TILE) hide_tokens(s, visible, lane);
   tile_softmax(p, x, s);
-  tile_output(x, p, stage, scales, lane);
+  tile_output(x, p, stage, scales, at);
 }
 """
 
@@ -2879,18 +2930,16 @@ struct Variant {
 template <class V>
 __device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V::STAGES>& ring, const int* pages, int tiles, int visible,
                                        uint32_t scales, int lane) {
+  const Places at = Places::of<V::LINEAR>(lane);
   int stage = 0, parity = 0;
 #pragma unroll 1
   for (int i = 0; i < tiles; i++) {
     const int page = pages[i];
     mbar_wait(ring.bars + stage * 8, parity);
     const int seen = page < 0 ? visible : TILE;
-    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, seen, lane);
+    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, at, seen, lane);
     __syncwarp();
-    if (lane == 0 && i + V::STAGES < tiles) {
-      const int next = pages[i + V::STAGES];
-      ring.load(next < 0 ? ~next : next, stage);
-    }
+    if (lane == 0 && i + V::STAGES < tiles) ring.load(pages[i + V::STAGES], stage);
     if (++stage == V::STAGES) {
       stage = 0;
       parity ^= 1;
@@ -2899,7 +2948,8 @@ __device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V:
 }
 
 template <class V>
-__global__ void __launch_bounds__(THREADS, V::BLOCKS) nvfp4_decode(const __grid_constant__ CUtensorMap map, const __grid_constant__ Args a) {
+__global__ void __launch_bounds__(THREADS, V::BLOCKS) 
+nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ CUtensorMap scales, const __grid_constant__ Args a) {
   SHARED_MEMORY(smem);
   const int tid = threadIdx.x, warp = __shfl_sync(~0u, tid >> 5, 0), lane = tid & 31;
   const Piece piece(tid);
@@ -2907,21 +2957,15 @@ __global__ void __launch_bounds__(THREADS, V::BLOCKS) nvfp4_decode(const __grid_
   if (w.pair >= a.pairs) return;
   const uint32_t base = smem_u32(smem);
   int* pages = reinterpret_cast<int*>(smem + V::PAGES) + warp * MAX_TOPK;
-  const Ring<V::STAGES> ring(&map, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, warp);
-  if (lane == 0) {
-    prefetch_map(&map);
-    ring.init();
-  }
+  const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, warp);
+  if (lane == 0) ring.init();
   const int count = w.list_pages(a, pages, lane);
   const Share share(count, w.split, a.splits);
   if (w.split >= share.active) return;
   float4 o[4] = {};
   if (count == 0) return store_output(a, w, piece, o);
   if (lane == 0)
-    for (int i = 0; i < min(share.tiles, V::STAGES); i++) {
-      const int page = pages[share.first + i];
-      ring.load(page < 0 ? ~page : page, i);
-    }
+    for (int i = 0; i < min(share.tiles, V::STAGES); i++) ring.load(pages[share.first + i], i);
   __syncwarp();
   const Query q(a, w, lane);
   Softmax x(q, a.sm_scale * __ldg(a.k_scale));
@@ -2951,7 +2995,7 @@ bool with_variant(int variant, F&& f) {
 """
 
 # >>> kernels/nvfp4_msa/cuda/launch.cu
-CUDA_LAUNCH = r"""// Host side of the kernel: the tensor map and launches, a plain C interface for ctypes. Launches go to the default queue.
+CUDA_LAUNCH = r"""// Host side of the kernel: tensor maps and launches, a plain C interface for ctypes. Launches go to the default queue.
 #include <cudaTypedefs.h>
 #include "decode.cuh"
 
@@ -2962,19 +3006,25 @@ static PFN_cuTensorMapEncodeTiled_v12000 encoder() {
   return (PFN_cuTensorMapEncodeTiled_v12000)f;
 }
 
-struct CacheMap {                                 // 64-byte aligned; remade when the cache lies elsewhere
-  CUtensorMap map;
+// Rows of `row_bytes` of a cache, read `box_rows` at a time from K and, `plane_bytes` behind, from V.
+static int make_map(CUtensorMap* map, const void* cache, long bytes, long plane_bytes, int row_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
+  const cuuint64_t dims[3] = {(cuuint64_t)row_bytes, (cuuint64_t)((bytes - plane_bytes) / row_bytes), 2};
+  const cuuint64_t strides[2] = {(cuuint64_t)row_bytes, (cuuint64_t)plane_bytes};
+  const cuuint32_t box[3] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2}, element[3] = {1, 1, 1};
+  return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                   swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+struct CacheMaps {                                // 64-byte aligned; remade when the cache lies elsewhere
+  CUtensorMap codes, scales;
   const void* cache;
   long units;
 
-  // The cache as [units, 64] bytes, read in boxes of a tile's codes.
-  int describe(const void* new_cache, long new_units) {
+  int describe(const void* new_cache, long new_units, int kv_heads) {
     if (cache == new_cache && units == new_units) return 0;
-    const cuuint64_t dims[2] = {UNIT, (cuuint64_t)new_units}, strides[1] = {UNIT};
-    const cuuint32_t box[2] = {UNIT, TILE}, element[2] = {1, 1};
-    const int e = encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(new_cache), dims, strides, box, element,
-                            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const long bytes = new_units * UNIT, plane_bytes = (long)kv_heads * V_DATA * UNIT;
+    int e = make_map(&codes, new_cache, bytes, plane_bytes, UNIT, TILE, CU_TENSOR_MAP_SWIZZLE_64B);
+    if (!e) e = make_map(&scales, new_cache, bytes, plane_bytes, SCALE_ROW, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
     if (e) return e;
     cache = new_cache;
     units = new_units;
@@ -2983,7 +3033,7 @@ struct CacheMap {                                 // 64-byte aligned; remade whe
 };
 
 extern "C" {
-int nvfp4_map_bytes() { return sizeof(CacheMap); }
+int nvfp4_maps_bytes() { return sizeof(CacheMaps); }
 int nvfp4_args_bytes() { return sizeof(Args); }
 
 // Once per device and variant, before its first launch. Returns a cudaError.
@@ -2997,15 +3047,16 @@ int nvfp4_prepare(int variant) {
   return error;
 }
 
-// Queues one decode of a cache of `units` times 64 bytes. `map` is zeroed before the first call. Returns a CUresult or cudaError.
-int nvfp4_launch(int variant, CacheMap* map, long units, const Args* a) {
-  int error = map->describe(a->cache, units);
+// Queues one decode of a cache of `units` times 64 bytes. `maps` is zeroed before the first call and belongs to one number
+// of KV heads. Returns a CUresult or cudaError.
+int nvfp4_launch(int variant, CacheMaps* maps, long units, const Args* a) {
+  int error = maps->describe(a->cache, units, a->kv_heads);
   if (error) return error;
   error = cudaErrorInvalidValue;
   const dim3 grid(a->splits, min(a->pairs, PAIRS_IN_Y), (a->pairs + PAIRS_IN_Y - 1) / PAIRS_IN_Y);
   with_variant(variant, [&](auto* v) {
     using V = std::remove_pointer_t<decltype(v)>;
-    nvfp4_decode<V><<<grid, THREADS, V::SMEM>>>(map->map, *a);
+    nvfp4_decode<V><<<grid, THREADS, V::SMEM>>>(maps->codes, maps->scales, *a);
     error = cudaGetLastError();
   });
   return error;
@@ -3052,7 +3103,7 @@ CUDA_SOURCES = {
 }
 CUDA_ROWS = 16  # query heads of a KV head, padded
 CUDA_MAX_SPLITS = 64
-CUDA_UNIT = 64  # bytes: a row of the tensor map
+CUDA_UNIT = 64  # bytes: a row of a tensor map, a token's codes
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
 H200_MULTIPROCESSORS = 132
@@ -3204,8 +3255,8 @@ class CudaPlan:
         self.workspace = make_workspace(inputs, self.splits)
         self.out, self.partial, self.lse, self.tickets = self.workspace
         self.args, self.units = make_args(inputs, self.workspace, self.splits), cache_units(inputs)
-        self.storage = ctypes.create_string_buffer(self.library.nvfp4_map_bytes() + MAP_ALIGNMENT)
-        self.map = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
+        self.storage = ctypes.create_string_buffer(self.library.nvfp4_maps_bytes() + MAP_ALIGNMENT)
+        self.maps = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
         self.launching = False
 
     def __call__(self, data: tuple) -> torch.Tensor:
@@ -3219,7 +3270,7 @@ class CudaPlan:
 
     def launch(self) -> None:
         with torch.cuda.device(self.device):
-            error = self.library.nvfp4_launch(self.number, self.map, ctypes.c_long(self.units), ctypes.byref(self.args))
+            error = self.library.nvfp4_launch(self.number, self.maps, ctypes.c_long(self.units), ctypes.byref(self.args))
         if error:
             raise RuntimeError(f"{CUDA_VARIANTS[self.number]} could not be launched: CUDA error {error}")
 

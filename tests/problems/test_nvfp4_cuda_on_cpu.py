@@ -107,13 +107,14 @@ MISTAKES = {
     "the ring's parity never changes": ("decode.cuh", "parity ^= 1;", ""),
     "a stage is filled again before its lanes have read it": (
         "decode.cuh",
-        "if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, seen, lane);\n    __syncwarp();\n"
-        "    if (lane == 0 && i + V::STAGES < tiles) {",
-        "if (lane == 0 && i + V::STAGES < tiles) {",
+        "if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, at, seen, lane);\n    __syncwarp();\n"
+        "    if (lane == 0 && i + V::STAGES < tiles) ring.load(pages[i + V::STAGES], stage);",
+        "if (lane == 0 && i + V::STAGES < tiles) ring.load(pages[i + V::STAGES], stage);\n"
+        "    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, at, seen, lane);\n    __syncwarp();",
     ),
     "V scales are read before they are widened": (
         "attend.cuh",
-        "widen_v_scales<LINEAR>(scales, stage + STAGE_V_SCALES, visible, lane);\n  __syncwarp();",
+        "widen_v_scales<LINEAR>(scales + at.widened, stage + at.v_scales, visible, lane);\n  __syncwarp();",
         "",
     ),
     "the last ticket is one early": ("merge.cuh", "(unsigned)active - 1);", "(unsigned)active - 2);"),

@@ -2,14 +2,16 @@
 #pragma once
 #include "query.cuh"
 
-// The output is rescaled only when a running maximum grows by more than 2^8: P then still fits f16.
-constexpr float LAZY = 8.f;
+// P is relative to 2^7 times the largest weight so far, and the output is rescaled only when an element of P reaches 2, which its bit 14
+// shows. P down to 2^-7 of the largest weight has all bits of an f16, and what is smaller still 2^-17 of it.
+constexpr float HEADROOM = 7.f;
+constexpr uint32_t F16_AT_LEAST_2 = 0x40004000u;
 constexpr uint32_t F16_ONES = 0x3C003C00u;
 
 // State of one warp. Lane (g, c) = (lane / 4, lane % 4) holds rows g (index 0) and g + 8 (index 1).
 struct Softmax {
   float scale[2];              // score -> log2 units
-  float m[2];                  // running maximum, log2 units
+  float m[2];                  // what P is relative to, log2 units
   float l[4];                  // an m16n8 tile whose columns all are the sum of P: [0] of row g, [2] of row g + 8
   // [4 u + i]: an m16n8 tile of dims 32 u + 4 n + i; element 2 h + b is row g + 8 h, dim 32 u + 8 c + 4 b + i.
   float acc[16][4];
@@ -30,15 +32,13 @@ struct Softmax {
 };
 
 // s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b.
-__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, int lane) {
-  const int token = lane >> 2, c = lane & 3;
-  const uint32_t codes = stage + chunk_offset(token, c), scales = stage + STAGE_K_SCALES + token * 8 + c * 2;
+__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, const Places& at) {
 #pragma unroll
   for (int j = 0; j < 4; j++) {
     uint32_t x[4];
-    ld_shared(x, codes + j * 8 * 64);
-    const uint32_t both = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(scales + j * 8 * 8));   // of dims 32 c to + 15, + 16 to + 31
-    const uint32_t scale[2] = {__byte_perm(both, 0, 0x1010), __byte_perm(both, 0, 0x3232)};
+    ld_shared(x, stage + at.k_codes + j * 8 * 64);
+    const uint32_t both = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + j * 8 * 8));   // of dims 32 c to + 15, + 16 to + 31
+    const uint32_t scale[2] = {low_twice(both), high_twice(both)};
 #pragma unroll
     for (int i = 0; i < 4; i++) s[j][i] = 0.f;
 #pragma unroll
@@ -61,14 +61,17 @@ __device__ __forceinline__ void hide_tokens(float (&s)[4][4], int visible, int l
       if (8 * j + 2 * (lane & 3) + (i & 1) >= visible) s[j][i] = -INFINITY;
 }
 
-// New maxima, from this lane's `top` in log2 units; acc and l are rescaled to them.
-__device__ __forceinline__ void raise_maximum(Softmax& x, float (&top)[2]) {
+// What P is relative to, from now on; acc and l are rescaled to it.
+__device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[4][4]) {
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 1));
-    top[h] = fmaxf(fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 2)), x.m[h]);
-    const float alpha = exp2_approx(x.m[h] - top[h]);
-    x.m[h] = top[h];
+    float top = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
+#pragma unroll
+    for (int j = 1; j < 4; j++) top = fmaxf(top, fmaxf(s[j][2 * h], s[j][2 * h + 1]));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(fmaf(fmaxf(top, __shfl_xor_sync(~0u, top, 2)), x.scale[h], HEADROOM), x.m[h]);
+    const float alpha = exp2_approx(x.m[h] - top);
+    x.m[h] = top;
 #pragma unroll
     for (int b = 0; b < 2; b++) {
       x.l[2 * h + b] *= alpha;
@@ -78,17 +81,8 @@ __device__ __forceinline__ void raise_maximum(Softmax& x, float (&top)[2]) {
   }
 }
 
-// P in f16 as the A operands of two steps of 16 tokens; the maximum is raised if it has to be.
-__device__ __forceinline__ void tile_softmax(uint32_t (&p)[2][4], Softmax& x, const float (&s)[4][4]) {
-  float top[2];
-#pragma unroll
-  for (int h = 0; h < 2; h++) {
-    top[h] = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
-#pragma unroll
-    for (int j = 1; j < 4; j++) top[h] = fmaxf(top[h], fmaxf(s[j][2 * h], s[j][2 * h + 1]));
-    top[h] *= x.scale[h];
-  }
-  if (__any_sync(~0u, top[0] > x.m[0] + LAZY || top[1] > x.m[1] + LAZY)) raise_maximum(x, top);
+// The A operands of two steps of 16 tokens.
+__device__ __forceinline__ void weights(uint32_t (&p)[2][4], const Softmax& x, const float (&s)[4][4]) {
 #pragma unroll
   for (int j = 0; j < 4; j++)
 #pragma unroll
@@ -97,16 +91,25 @@ __device__ __forceinline__ void tile_softmax(uint32_t (&p)[2][4], Softmax& x, co
           pack_f16(exp2_approx(fmaf(s[j][2 * h], x.scale[h], -x.m[h])), exp2_approx(fmaf(s[j][2 * h + 1], x.scale[h], -x.m[h])));
 }
 
+// P; what it is relative to is raised if it has to be, as before the first tile, when it is -inf and P is infinite or NaN.
+__device__ __forceinline__ void tile_softmax(uint32_t (&p)[2][4], Softmax& x, const float (&s)[4][4]) {
+  weights(p, x, s);
+  const uint32_t any = p[0][0] | p[0][1] | p[0][2] | p[0][3] | p[1][0] | p[1][1] | p[1][2] | p[1][3];
+  if (__any_sync(~0u, any & F16_AT_LEAST_2)) {
+    raise_maximum(x, s);
+    weights(p, x, s);
+  }
+}
+
 // acc += P V, l += P 1. A transposed ldmatrix unit is four dims of one token, so a register holds these of two tokens.
-__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t stage, uint32_t scales, int lane) {
-  const uint32_t codes = stage + STAGE_V + chunk_offset(lane & 7, lane >> 3);
-  scales += scale_load_offset(lane);
+__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t stage, uint32_t scales, const Places& at) {
+  scales += at.operand;
 #pragma unroll
   for (int step = 0; step < 2; step++) {
     uint32_t v[2][4], scale[2][4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      ldmatrix4_trans(v[h], codes + (2 * step + h) * 8 * 64);
+      ldmatrix4_trans(v[h], stage + at.v_codes + (2 * step + h) * 8 * 64);
       ld_shared(scale[h], (h ? scales ^ 32 : scales) + step * 64);
     }
     mma_f16(x.l, p[step], F16_ONES, F16_ONES);
@@ -127,13 +130,14 @@ __device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4
 
 // A tile of which the first `visible` tokens, at least one, count.
 template <bool LINEAR>
-__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t stage, uint32_t scales, int visible, int lane) {
-  widen_v_scales<LINEAR>(scales, stage + STAGE_V_SCALES, visible, lane);
+__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t stage, uint32_t scales, const Places& at, int visible,
+                                            int lane) {
+  widen_v_scales<LINEAR>(scales + at.widened, stage + at.v_scales, visible, lane);
   __syncwarp();
   float s[4][4];
   uint32_t p[2][4];
-  tile_scores(s, q, stage, lane);
+  tile_scores(s, q, stage, at);
   if (visible < TILE) hide_tokens(s, visible, lane);
   tile_softmax(p, x, s);
-  tile_output(x, p, stage, scales, lane);
+  tile_output(x, p, stage, scales, at);
 }

@@ -17,18 +17,16 @@ struct Variant {
 template <class V>
 __device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V::STAGES>& ring, const int* pages, int tiles, int visible,
                                        uint32_t scales, int lane) {
+  const Places at = Places::of<V::LINEAR>(lane);
   int stage = 0, parity = 0;
 #pragma unroll 1
   for (int i = 0; i < tiles; i++) {
     const int page = pages[i];
     mbar_wait(ring.bars + stage * 8, parity);
     const int seen = page < 0 ? visible : TILE;
-    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, seen, lane);
+    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, at, seen, lane);
     __syncwarp();
-    if (lane == 0 && i + V::STAGES < tiles) {
-      const int next = pages[i + V::STAGES];
-      ring.load(next < 0 ? ~next : next, stage);
-    }
+    if (lane == 0 && i + V::STAGES < tiles) ring.load(pages[i + V::STAGES], stage);
     if (++stage == V::STAGES) {
       stage = 0;
       parity ^= 1;
@@ -37,7 +35,8 @@ __device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V:
 }
 
 template <class V>
-__global__ void __launch_bounds__(THREADS, V::BLOCKS) nvfp4_decode(const __grid_constant__ CUtensorMap map, const __grid_constant__ Args a) {
+__global__ void __launch_bounds__(THREADS, V::BLOCKS) 
+nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ CUtensorMap scales, const __grid_constant__ Args a) {
   SHARED_MEMORY(smem);
   const int tid = threadIdx.x, warp = __shfl_sync(~0u, tid >> 5, 0), lane = tid & 31;
   const Piece piece(tid);
@@ -45,21 +44,15 @@ __global__ void __launch_bounds__(THREADS, V::BLOCKS) nvfp4_decode(const __grid_
   if (w.pair >= a.pairs) return;
   const uint32_t base = smem_u32(smem);
   int* pages = reinterpret_cast<int*>(smem + V::PAGES) + warp * MAX_TOPK;
-  const Ring<V::STAGES> ring(&map, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, warp);
-  if (lane == 0) {
-    prefetch_map(&map);
-    ring.init();
-  }
+  const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, warp);
+  if (lane == 0) ring.init();
   const int count = w.list_pages(a, pages, lane);
   const Share share(count, w.split, a.splits);
   if (w.split >= share.active) return;
   float4 o[4] = {};
   if (count == 0) return store_output(a, w, piece, o);
   if (lane == 0)
-    for (int i = 0; i < min(share.tiles, V::STAGES); i++) {
-      const int page = pages[share.first + i];
-      ring.load(page < 0 ? ~page : page, i);
-    }
+    for (int i = 0; i < min(share.tiles, V::STAGES); i++) ring.load(pages[share.first + i], i);
   __syncwarp();
   const Query q(a, w, lane);
   Softmax x(q, a.sm_scale * __ldg(a.k_scale));

@@ -1,4 +1,4 @@
-// Host side of the kernel: the tensor map and launches, a plain C interface for ctypes. Launches go to the default queue.
+// Host side of the kernel: tensor maps and launches, a plain C interface for ctypes. Launches go to the default queue.
 #include <cudaTypedefs.h>
 #include "decode.cuh"
 
@@ -9,19 +9,25 @@ static PFN_cuTensorMapEncodeTiled_v12000 encoder() {
   return (PFN_cuTensorMapEncodeTiled_v12000)f;
 }
 
-struct CacheMap {                                 // 64-byte aligned; remade when the cache lies elsewhere
-  CUtensorMap map;
+// Rows of `row_bytes` of a cache, read `box_rows` at a time from K and, `plane_bytes` behind, from V.
+static int make_map(CUtensorMap* map, const void* cache, long bytes, long plane_bytes, int row_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
+  const cuuint64_t dims[3] = {(cuuint64_t)row_bytes, (cuuint64_t)((bytes - plane_bytes) / row_bytes), 2};
+  const cuuint64_t strides[2] = {(cuuint64_t)row_bytes, (cuuint64_t)plane_bytes};
+  const cuuint32_t box[3] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2}, element[3] = {1, 1, 1};
+  return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                   swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+struct CacheMaps {                                // 64-byte aligned; remade when the cache lies elsewhere
+  CUtensorMap codes, scales;
   const void* cache;
   long units;
 
-  // The cache as [units, 64] bytes, read in boxes of a tile's codes.
-  int describe(const void* new_cache, long new_units) {
+  int describe(const void* new_cache, long new_units, int kv_heads) {
     if (cache == new_cache && units == new_units) return 0;
-    const cuuint64_t dims[2] = {UNIT, (cuuint64_t)new_units}, strides[1] = {UNIT};
-    const cuuint32_t box[2] = {UNIT, TILE}, element[2] = {1, 1};
-    const int e = encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(new_cache), dims, strides, box, element,
-                            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const long bytes = new_units * UNIT, plane_bytes = (long)kv_heads * V_DATA * UNIT;
+    int e = make_map(&codes, new_cache, bytes, plane_bytes, UNIT, TILE, CU_TENSOR_MAP_SWIZZLE_64B);
+    if (!e) e = make_map(&scales, new_cache, bytes, plane_bytes, SCALE_ROW, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
     if (e) return e;
     cache = new_cache;
     units = new_units;
@@ -30,7 +36,7 @@ struct CacheMap {                                 // 64-byte aligned; remade whe
 };
 
 extern "C" {
-int nvfp4_map_bytes() { return sizeof(CacheMap); }
+int nvfp4_maps_bytes() { return sizeof(CacheMaps); }
 int nvfp4_args_bytes() { return sizeof(Args); }
 
 // Once per device and variant, before its first launch. Returns a cudaError.
@@ -44,15 +50,16 @@ int nvfp4_prepare(int variant) {
   return error;
 }
 
-// Queues one decode of a cache of `units` times 64 bytes. `map` is zeroed before the first call. Returns a CUresult or cudaError.
-int nvfp4_launch(int variant, CacheMap* map, long units, const Args* a) {
-  int error = map->describe(a->cache, units);
+// Queues one decode of a cache of `units` times 64 bytes. `maps` is zeroed before the first call and belongs to one number
+// of KV heads. Returns a CUresult or cudaError.
+int nvfp4_launch(int variant, CacheMaps* maps, long units, const Args* a) {
+  int error = maps->describe(a->cache, units, a->kv_heads);
   if (error) return error;
   error = cudaErrorInvalidValue;
   const dim3 grid(a->splits, min(a->pairs, PAIRS_IN_Y), (a->pairs + PAIRS_IN_Y - 1) / PAIRS_IN_Y);
   with_variant(variant, [&](auto* v) {
     using V = std::remove_pointer_t<decltype(v)>;
-    nvfp4_decode<V><<<grid, THREADS, V::SMEM>>>(map->map, *a);
+    nvfp4_decode<V><<<grid, THREADS, V::SMEM>>>(maps->codes, maps->scales, *a);
     error = cudaGetLastError();
   });
   return error;

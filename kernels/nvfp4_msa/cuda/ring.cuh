@@ -12,30 +12,32 @@ __device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) { return 
 
 template <int STAGES>
 struct Ring {
-  const CUtensorMap* map;      // the cache as [units, 64] bytes; a box is a tile's codes
-  const uint8_t* cache;
+  // The cache seen twice, as K and V that are V_DATA units for each KV head apart: rows of a token's codes, and rows of a tile's scales.
+  const CUtensorMap *codes_map, *scales_map;
   uint32_t stages, bars;       // shared memory: of this warp
-  int page_units, first_unit, kv_heads, first_scale;
+  int page_codes, page_scales; // rows from a page to the next
+  int codes, scales;           // rows of this warp's tile in page 0
 
-  __device__ __forceinline__ Ring(const CUtensorMap* map, const Args& a, const Work& w, uint32_t stages, uint32_t bars, int warp)
-      : map(map), cache(a.cache), stages(stages), bars(bars), page_units(a.kv_heads * HEAD_UNITS), first_unit(w.kv_head * PAGE + warp * TILE),
-        kv_heads(a.kv_heads), first_scale((w.kv_head * PAGE + warp * TILE) * 8) {}
+  __device__ __forceinline__ Ring(const CUtensorMap* codes_map, const CUtensorMap* scales_map, const Args& a, const Work& w, uint32_t stages,
+                                  uint32_t bars, int warp)
+      : codes_map(codes_map), scales_map(scales_map), stages(stages), bars(bars), page_codes(a.kv_heads * HEAD_UNITS),
+        page_scales(a.kv_heads * (HEAD_UNITS * UNIT / SCALE_ROW)), codes(w.kv_head * PAGE + warp * TILE),
+        scales(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW) + w.kv_head * WARPS + warp) {}
 
   // One lane.
   __device__ __forceinline__ void init() const {
+    prefetch_map(codes_map);
+    prefetch_map(scales_map);
     for (int i = 0; i < STAGES; i++) mbar_init(bars + i * 8, 1);
     mbar_init_fence();
   }
-  // One lane; nobody reads the stage any more.
+  // One lane; nobody reads the stage any more. `page` is an entry of list_pages.
   __device__ __forceinline__ void load(int page, int stage) const {
-    const uint32_t dst = stages + stage * STAGE_BYTES, bar = bars + stage * 8;
-    const int unit = page * page_units;
-    const uint8_t* scales = cache + (size_t)unit * UNIT + first_scale;
+    const uint32_t dst = this->stage(stage), bar = bars + stage * 8;
+    if (page < 0) page = ~page;
     mbar_expect(bar, STAGE_BYTES);
-    tma_2d(dst, map, 0, unit + first_unit, bar);
-    bulk_load(dst + STAGE_K_SCALES, scales + kv_heads * (K_SCALES * UNIT), TILE * 8, bar);
-    tma_2d(dst + STAGE_V, map, 0, unit + kv_heads * V_DATA + first_unit, bar);
-    bulk_load(dst + STAGE_V_SCALES, scales + kv_heads * (V_SCALES * UNIT), TILE * 8, bar);
+    tma_3d(dst, codes_map, 0, page * page_codes + codes, 0, bar);
+    tma_3d(dst + STAGE_K_SCALES, scales_map, 0, page * page_scales + scales, 0, bar);
   }
   __device__ __forceinline__ uint32_t stage(int i) const { return stages + i * STAGE_BYTES; }
 };

@@ -17,22 +17,44 @@ __device__ __forceinline__ void unpack_codes(uint32_t (&f)[4], uint32_t x) {
 // A warp's V scales of one tile in f16: [16 token pairs][2 halves of a 16-byte chunk][4 chunks] f16 pairs, in an order in which neither
 // the stores nor the loads below meet in a bank.
 constexpr int SCALES_BYTES = TILE * 8 * 2;
-// Stored: tokens 4 (lane / 4) and + 1; the next two: ^ 32, + 256. Groups of odd number: + 128.
-__device__ __forceinline__ uint32_t scale_store_offset(int lane) { return (lane >> 2) * 16 + (lane & 3) * 4; }
-// Loaded: tokens 2 (lane % 4) and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64.
-__device__ __forceinline__ uint32_t scale_load_offset(int lane) {
-  return (lane & 1) * 256 + (lane >> 4) * 128 + (lane >> 1 & 1) * 16 + (lane & 1) * 32;
-}
 
-// The scales of tokens 4 (lane / 4) to + 3 for groups 2 (lane % 4) and + 1: byte t of word g.
+// What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage or from the widened scales.
+struct Places {
+  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512
+  uint32_t k_scales;           // of these 32 dims; tokens + 8: + 64
+  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512
+  uint32_t v_scales;           // of tokens 4 g to + 3, groups 2 c and + 1
+  uint32_t widened;            // of tokens 4 g and + 1, group 2 c; the next two tokens: ^ 32, + 256; the next group: + 128
+  uint32_t operand;            // of tokens 2 c and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64
+
+  template <bool LINEAR>
+  static __device__ __forceinline__ Places of(int lane) {
+    const int g = lane >> 2, c = lane & 3;
+    Places p;
+    p.k_codes = chunk_offset(g, c);
+    p.k_scales = STAGE_K_SCALES + g * 8 + c * 2;
+    p.v_codes = STAGE_V + chunk_offset(lane & 7, lane >> 3);
+    p.v_scales = STAGE_V_SCALES + (LINEAR ? g * 32 + c * 2 : lane * 8);
+    p.widened = g * 16 + c * 4;
+    p.operand = (c & 1) * 256 + (g >> 2) * 128 + (c >> 1) * 16 + (c & 1) * 32;
+    keep(p.k_codes);
+    keep(p.k_scales);
+    keep(p.v_codes);
+    keep(p.v_scales);
+    keep(p.widened);
+    keep(p.operand);
+    return p;
+  }
+};
+
+// The scales of four tokens for two groups: byte t of word g.
 template <bool LINEAR>
-__device__ __forceinline__ uint2 load_v_scales(uint32_t scales, int lane) {
+__device__ __forceinline__ uint2 load_v_scales(uint32_t src) {
   if constexpr (!LINEAR) {
     uint32_t x[2];
-    ld_shared(x, scales + lane * 8);
+    ld_shared(x, src);
     return make_uint2(x[0], x[1]);
   }
-  const uint32_t src = scales + (lane >> 2) * 32 + (lane & 3) * 2;
   const uint32_t t01 = __byte_perm(ld_shared_u16(src), ld_shared_u16(src + 8), 0x5140);
   const uint32_t t23 = __byte_perm(ld_shared_u16(src + 16), ld_shared_u16(src + 24), 0x5140);
   return make_uint2(__byte_perm(t01, t23, 0x5410), __byte_perm(t01, t23, 0x7632));
@@ -40,15 +62,14 @@ __device__ __forceinline__ uint2 load_v_scales(uint32_t scales, int lane) {
 
 // All lanes of a warp; a __syncwarp before the loads. Scales of tokens from `visible` on become zero: a page may hold NaN there.
 template <bool LINEAR>
-__device__ __forceinline__ void widen_v_scales(uint32_t dst, uint32_t scales, int visible, int lane) {
-  uint2 x = load_v_scales<LINEAR>(scales, lane);
+__device__ __forceinline__ void widen_v_scales(uint32_t dst, uint32_t src, int visible, int lane) {
+  uint2 x = load_v_scales<LINEAR>(src);
   if (visible < TILE) {
     const int seen = min(max(visible - (lane & ~3), 0), 4);
     const uint32_t mask = seen == 4 ? ~0u : (1u << seen * 8) - 1;
     x = make_uint2(x.x & mask, x.y & mask);
   }
   uint32_t first, second;
-  dst += scale_store_offset(lane);
   e4m3x4_to_f16(first, second, x.x);
   st_shared(dst, first);
   st_shared((dst ^ 32) + 256, second);

@@ -10,8 +10,9 @@ constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's sha
 constexpr int WARPS = PAGE / TILE, THREADS = WARPS * 32;
 constexpr int MAX_TOPK = 64, PAIRS_IN_Y = 1 << 15;   // a grid has blocks (split, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y)
 constexpr float LOG2E = 1.4426950408889634f;
-// Sections of a page in 64-byte units for each KV head: K data, K scales, V data, V scales.
-constexpr int K_SCALES = 128, V_DATA = 144, V_SCALES = 272, HEAD_UNITS = 288, UNIT = 64;
+// Sections of a page in 64-byte units for each KV head: K data from 0, K scales, then the same of V.
+constexpr int UNIT = 64, K_SCALES = 128, V_DATA = 144, HEAD_UNITS = 288;
+constexpr int SCALE_ROW = TILE * 8;            // bytes: the scales of a tile
 
 struct Args {
   const __nv_bfloat16* q;      // [rows, kv_heads * group, 128]

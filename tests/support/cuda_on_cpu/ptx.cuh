@@ -95,6 +95,8 @@ struct CUtensorMap {
   const uint8_t* base;
   long rows;
   int row_bytes, box_bytes, box_rows, swizzle;   // swizzle 128 or 64
+  long plane_bytes = 0;                          // of tma_3d
+  int box_planes = 1;
 };
 inline uint32_t swizzled(uint32_t addr, int swizzle) { return addr ^ ((addr >> 7 & (swizzle == 128 ? 7 : 3)) << 4); }
 inline void prefetch_map(const CUtensorMap*) {}
@@ -336,6 +338,20 @@ inline void stmatrix4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, u
 }
 
 // ---- for kernels/nvfp4_msa/cuda
+// `swizzle` 0: none.
+inline void tma_3d(uint32_t dst, const CUtensorMap* map, int x, int y, int z, uint32_t bar) {
+  const CUtensorMap m = *map;
+  const long bytes = (long)m.box_bytes * m.box_rows * m.box_planes;
+  machine::shared_at(dst, bytes, 128);
+  machine::later([=] {
+    for (long i = 0; i < bytes; i++) {
+      const long column = x + i % m.box_bytes, row = y + i / m.box_bytes % m.box_rows, plane = z + i / m.box_bytes / m.box_rows;
+      const bool inside = row >= 0 && row < m.rows && column < m.row_bytes;
+      const uint32_t to = m.swizzle ? swizzled(dst + (uint32_t)i, m.swizzle) : dst + (uint32_t)i;
+      *machine::shared_at(to, 1) = inside ? m.base[plane * m.plane_bytes + row * m.row_bytes + column] : 0;
+    }
+  }, bar, bytes);
+}
 struct alignas(16) uint4 { uint32_t x, y, z, w; };
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
@@ -351,5 +367,8 @@ inline uint32_t __ballot_sync(unsigned, bool x) {
 inline bool __any_sync(unsigned mask, bool x) { return __ballot_sync(mask, x) != 0; }
 inline uint32_t ld_shared_u16(uint32_t addr) { uint16_t x; memcpy(&x, machine::shared_at(addr, 2, 2), 2); return x; }
 inline uint32_t select_bits(uint32_t a, uint32_t b, uint32_t mask) { return (a & mask) | (b & ~mask); }
+inline uint32_t low_twice(uint32_t x) { return (x & 0xffff) * 0x10001u; }
+inline uint32_t high_twice(uint32_t x) { return (x >> 16) * 0x10001u; }
+inline void keep(uint32_t&) {}
 inline float log2_approx(float x) { return std::log2(x); }
 inline void ld_shared(uint32_t (&x)[2], uint32_t addr) { memcpy(x, machine::shared_at(addr, 8, 8), 8); }
