@@ -15,9 +15,8 @@ constexpr uint32_t DESCRIPTOR_HIGH = (1024u >> 4) | (1u << 30);
 __device__ __forceinline__ uint64_t k_major(uint32_t addr) { return pack_u64((addr >> 4) | (1u << 16), DESCRIPTOR_HIGH); }
 __device__ __forceinline__ uint64_t transposed(uint32_t addr) { return pack_u64((addr >> 4) | ((uint32_t)(BOX >> 4) << 16), DESCRIPTOR_HIGH); }
 
-// Starts s = Q K^T of a tile that is there: element (row, token): s[4 j + 2 (row >= 8) + odd], token 8 j + 2 (lane % 4) + odd.
+// Starts s = Q K^T: element (row, token): s[4 j + 2 (row >= 8) + odd], token 8 j + 2 (lane % 4) + odd.
 __device__ __forceinline__ void start_scores(float (&s)[32], uint32_t q, uint32_t tile) {
-  fence_async_proxy();                                   // of copies that others made
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < D_QK / 16; k++) {
@@ -136,7 +135,11 @@ struct Handover {
 };
 
 __device__ __forceinline__ uint32_t tile_at(uint32_t smem0, int t) { return smem0 + TILES_AT + (uint32_t)t % STAGES * OPERAND_BYTES; }
-__device__ __forceinline__ void await_tile(uint32_t smem0, int t) { mbar_wait(smem0 + FULL_AT + (uint32_t)t % STAGES * 8, (t / STAGES) & 1); }
+// For wgmma to read it.
+__device__ __forceinline__ void await_tile(uint32_t smem0, int t) {
+  mbar_wait(smem0 + FULL_AT + (uint32_t)t % STAGES * 8, (t / STAGES) & 1);
+  fence_async_proxy();
+}
 __device__ __forceinline__ void release_tile(uint32_t smem0, int t, int lane) {
   __syncwarp();
   if (lane == 0) mbar_arrive(smem0 + EMPTY_AT + (uint32_t)t % STAGES * 8);
@@ -257,6 +260,7 @@ __device__ __forceinline__ void multiply_right(const Args& a, const Work& w, uin
     from.get(p);
     const float2 factor = from.get();
     from.release();
+    await_tile(smem0, t);
     if (__any_sync(~0u, factor.x != 1.f || factor.y != 1.f)) rescale(acc, factor);
     start_output(acc, p, tile_at(smem0, t) + 4 * BOX);
     wgmma_wait<0>(acc);

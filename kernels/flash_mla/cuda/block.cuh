@@ -14,7 +14,7 @@ constexpr int STAGES = 2;
 constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
 
 // Registers per thread after the warpgroups have traded: together not more than the 3 * 168 of the launch.
-constexpr int LEFT_REGS = 208, RIGHT_REGS = 184, GATHERER_REGS = 112;
+constexpr int LEFT_REGS = 216, RIGHT_REGS = 176, GATHERER_REGS = 112;
 
 // What wgmma reads: boxes of 64 rows (heads or tokens) of 128 bytes, swizzled; eight of f16 NoPE, one of bf16 RoPE.
 constexpr int BOX = 64 * 128, NOPE_BOXES = 8, OPERAND_BYTES = 9 * BOX;

@@ -2,7 +2,17 @@
 #pragma once
 #include "block.cuh"
 
-constexpr int MERGE_WARPS = 4;
+constexpr int MERGE_WARPS = 4, IN_FLIGHT = 16;           // splits whose loads are in flight
+
+__device__ __forceinline__ void add_part(float (&out)[8], uint4 x, float weight) {
+  const uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    const float2 v = unpack_f16(pairs[k]);
+    out[2 * k] = fmaf(weight, v.x, out[2 * k]);
+    out[2 * k + 1] = fmaf(weight, v.y, out[2 * k + 1]);
+  }
+}
 
 __global__ void __launch_bounds__(MERGE_WARPS * 32) merge_splits(const __grid_constant__ Args a) {
   const int lane = threadIdx.x & 31;
@@ -16,17 +26,21 @@ __global__ void __launch_bounds__(MERGE_WARPS * 32) merge_splits(const __grid_co
 #pragma unroll
   for (int o = 1; o < 32; o <<= 1) peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, o));
   float sum = 0.f, out[8] = {};
-#pragma unroll 4
-  for (int i = 0; i < a.splits; i++) {
-    const float part_lse = __ldcg(lse + i), weight = part_lse == -INFINITY ? 0.f : exp2_approx(part_lse - peak);
-    const uint4 x = __ldcg(reinterpret_cast<const uint4*>(part + (size_t)i * D_V));
-    const uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
-    sum += weight;
+#pragma unroll 1
+  for (int first = 0; first < a.splits; first += IN_FLIGHT) {
+    uint4 x[IN_FLIGHT];
+    float weight[IN_FLIGHT];
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-      const float2 v = unpack_f16(pairs[k]);
-      out[2 * k] = fmaf(weight, v.x, out[2 * k]);
-      out[2 * k + 1] = fmaf(weight, v.y, out[2 * k + 1]);
+    for (int i = 0; i < IN_FLIGHT; i++) {
+      const int split = min(first + i, a.splits - 1);
+      weight[i] = __ldcg(lse + split);
+      x[i] = __ldcg(reinterpret_cast<const uint4*>(part + (size_t)split * D_V));
+    }
+#pragma unroll
+    for (int i = 0; i < IN_FLIGHT; i++) {
+      weight[i] = first + i >= a.splits || weight[i] == -INFINITY ? 0.f : exp2_approx(weight[i] - peak);
+      sum += weight[i];
+      add_part(out, x[i], weight[i]);
     }
   }
   const float lse2 = peak + log2f(sum), factor = sum == 0.f ? 0.f : sink_factor(a, row % a.heads, lse2) / sum;

@@ -45,15 +45,12 @@ struct QueryRow {
   }
 };
 
-// By the multiplying warpgroups: eight warps, eight rows each, four in flight.
+// By the multiplying warpgroups: eight warps, eight rows each.
 __device__ __forceinline__ void prepare_queries(const Args& a, const Work& w, uint32_t smem0, int warp, int lane) {
+  QueryRow rows[8];
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
-    QueryRow rows[4];
+  for (int i = 0; i < 8; i++) rows[i].load(a, w, warp * 8 + i, lane);
 #pragma unroll
-    for (int i = 0; i < 4; i++) rows[i].load(a, w, warp * 8 + half * 4 + i, lane);
-#pragma unroll
-    for (int i = 0; i < 4; i++) rows[i].store(smem0, a, warp * 8 + half * 4 + i, lane);
-  }
+  for (int i = 0; i < 8; i++) rows[i].store(smem0, a, warp * 8 + i, lane);
   fence_async_proxy();
 }
