@@ -129,6 +129,17 @@ def test_a_backend_that_cannot_be_forced_is_refused_with_the_remedy(wanted, mess
     assert str(raised.value) == message
 
 
+def test_a_call_that_a_backend_cannot_serve_falls_to_the_next(monkeypatch):
+    table = {"cpu": [entry(4, backend="picky", a=9)]}
+    backends = Recording("picky"), Recording("plain")
+    some = select(*backends, table=table, unserved=lambda backend, data: "too odd" if backend.name == "picky" else None)
+    assert some.choose(of_shape(4)).backend.name == "plain"
+    monkeypatch.setenv(BACKEND_VARIABLE, "picky")
+    with pytest.raises(BackendError) as raised:
+        some.choose(of_shape(4))
+    assert str(raised.value) == "KERNELPROOF_BACKEND=picky: too odd; use auto, which takes another backend here"
+
+
 def test_no_backend_but_the_forced_one_is_asked(monkeypatch):
     backends = [Recording(name) for name in ("first", "second", "third")]
     monkeypatch.setenv(BACKEND_VARIABLE, "second")
