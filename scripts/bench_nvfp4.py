@@ -35,7 +35,7 @@ sys.path.insert(0, str(ROOT))
 from harness.floors import SLEEP_NS, ReadFloor  # noqa: E402
 from harness.modules import ModuleSpace  # noqa: E402
 from harness.timing import Cold, make_timer  # noqa: E402
-from kernels.nvfp4_msa.cuda_backend import CUDA_DEPTHS, CudaBackend, CudaPlan  # noqa: E402
+from kernels.nvfp4_msa.cuda_backend import CUDA_SHAPES, CUDA_SIZES, CudaBackend, CudaPlan  # noqa: E402
 from kernels.nvfp4_msa.layout import Shape, shape_of  # noqa: E402
 from kernels.nvfp4_msa.triton_backend import MAX_TRITON_SPLITS, TritonBackend, TritonPlan  # noqa: E402
 from kernels.nvfp4_msa.unpack import UNPACK_MODES  # noqa: E402
@@ -224,10 +224,10 @@ class Search:
         return sorted(results, key=lambda result: result["median_ns"])
 
     def run_cuda(self, defaults: dict[str, Any]) -> list[dict[str, Any]]:
-        """Every depth with the splits around the default: the finalists again."""
-        depths = [dict(zip(("stages", "blocks"), depth, strict=True)) for depth in CUDA_DEPTHS]
+        """Every shape of blocks with the splits around the default: the finalists again."""
+        shapes = [dict(zip(CUDA_SIZES, sizes, strict=True)) for sizes in CUDA_SHAPES]
         splits = split_candidates(self.spec, defaults["num_kv_splits"])
-        candidates = [{"num_kv_splits": count, **depth} for depth in depths for count in splits]
+        candidates = [{"num_kv_splits": count, **shape} for shape in shapes for count in splits]
         found = self.measure([defaults, *candidates], SCREEN_SAMPLES)
         return self.measure([result["params"] for result in found[:FINALISTS]], FINAL_SAMPLES)
 

@@ -58,14 +58,21 @@ class CudaArgs(ctypes.Structure):
 class Variant(NamedTuple):
     """One instantiation of the kernel; the fields are those of `Variant` in decode.cuh."""
 
-    stages: int = 3  # tiles in each warp's ring
-    blocks: int = 3  # per multiprocessor, that registers and shared memory are sized for
+    teams: int = 2  # of four warps, which take a block's pages in turn
+    stages: int = 2  # tiles in each warp's ring
+    blocks: int = 2  # per multiprocessor, that registers and shared memory are sized for
     linear: bool = False  # how V scales lie
 
 
+    @property
+    def params(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in CUDA_SIZES}
+
+
+CUDA_SIZES = ("teams", "stages", "blocks")
 # In the order of with_variant in decode.cuh.
-CUDA_DEPTHS = ((3, 3), (2, 3), (5, 2))  # stages, blocks
-CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_DEPTHS for linear in (False, True))
+CUDA_SHAPES = ((1, 2, 4), (2, 2, 2), (1, 3, 3), (1, 5, 2))
+CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_SHAPES for linear in (False, True))
 
 
 class Workspace(NamedTuple):
@@ -149,7 +156,7 @@ class CudaBackend:
         multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
         variant = Variant()
         splits = cuda_splits(shape, multiprocessors, variant.blocks)
-        return {"num_kv_splits": splits, "stages": variant.stages, "blocks": variant.blocks}
+        return {"num_kv_splits": splits, **variant.params}
 
     def plan(self, data: tuple, params: dict[str, Any]) -> Callable[[tuple], torch.Tensor]:
         return CudaPlan(data, params)
@@ -174,11 +181,11 @@ class CudaPlan:
     def __init__(self, data: tuple, params: dict[str, Any]) -> None:
         inputs, self.params = Inputs(*data), dict(params)
         self.splits, self.device = int(params["num_kv_splits"]), inputs.q.device
-        variant = Variant(int(params["stages"]), int(params["blocks"]), inputs.config["v_scales"] == "linear")
+        variant = Variant(**{name: int(params[name]) for name in CUDA_SIZES}, linear=inputs.config["v_scales"] == "linear")
         if not 1 <= self.splits <= CUDA_MAX_SPLITS:
             raise ValueError(f"num_kv_splits={self.splits}: from 1 to {CUDA_MAX_SPLITS}")
         if variant not in CUDA_VARIANTS:
-            raise ValueError(f"stages={variant.stages}, blocks={variant.blocks}: one of {CUDA_DEPTHS}")
+            raise ValueError(f"{', '.join(CUDA_SIZES)} are {variant[:3]}: one of {CUDA_SHAPES}")
         if inputs.cache.data_ptr() % CUDA_ALIGNMENT:
             offset = inputs.cache.data_ptr() % CUDA_ALIGNMENT
             raise ContiguityError(f"the cache begins {offset} bytes past a multiple of {CUDA_ALIGNMENT}; align it")

@@ -1799,7 +1799,7 @@ constexpr int STAGES = 2;
 constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
 
 // Registers per thread after the warpgroups have traded: together not more than the 3 * 168 of the launch.
-constexpr int LEFT_REGS = 208, RIGHT_REGS = 184, GATHERER_REGS = 112;
+constexpr int LEFT_REGS = 216, RIGHT_REGS = 176, GATHERER_REGS = 112;
 
 // What wgmma reads: boxes of 64 rows (heads or tokens) of 128 bytes, swizzled; eight of f16 NoPE, one of bf16 RoPE.
 constexpr int BOX = 64 * 128, NOPE_BOXES = 8, OPERAND_BYTES = 9 * BOX;
@@ -1865,41 +1865,47 @@ __device__ __forceinline__ float sink_factor(const Args& a, int head, float lse2
 # >>> kernels/flash_mla/cuda/gather.cuh
 SPARSE_GATHER = r"""// Selected tokens of a V32 cache to f16 tiles: 128 threads, of which each warp gathers 16 tokens of a tile.
 //
-// Loads of the next tile are in flight, in registers, while this one is widened; half a tile at a time, so that registers are refilled as
-// soon as they are free. RoPE needs no widening and is copied past the registers. Eight lanes store two rows of four chunks, whose swizzles
-// differ in parity: no two of them meet in a bank.
+// The next tile's bytes are on their way, in registers, while this one is multiplied. RoPE needs no widening and is copied past the
+// registers. The fence between these stores and wgmma is the reader's: here it would wait for the loads.
 #pragma once
 #include "block.cuh"
 
-// Eight tokens of a warp. NoPE load (set, run): 16 values, from 128 run + 16 chunk(lane), of token 4 set + member(lane): eight lanes read a
-// token's 128. `scale`: token lane / 4, run lane % 4.
-struct HalfTile {
-  uint32_t nope[2][4][4], scale;
+// NoPE of a warp's 16 tokens. Load (set, run): 16 values, from 128 run + 16 chunk(lane), of token 4 set + member(lane): eight lanes read the
+// 128 values of a token that share a scale. Those that store together hold two rows of four chunks, whose swizzles differ in parity: no two
+// meet in a bank.
+struct Tokens {
+  uint32_t nope[4][4][4];
+  uint32_t scale[2];                                     // of token 8 i + lane / 4, run lane % 4
 
   static __device__ __forceinline__ int member(int lane) { return (lane >> 2 & 1) + (lane >> 4) * 2; }
   static __device__ __forceinline__ int chunk(int lane) { return (lane & 3) + (lane >> 3 & 1) * 4; }
 
-  // `row` is the address of token lane % 16 of the warp's 16; `first` of them is the first of these eight.
-  __device__ __forceinline__ void load(uint64_t row, int first, int lane) {
-    const auto of = [&](int token) { return reinterpret_cast<const uint8_t*>(__shfl_sync(~0u, row, first + token)); };
-    ld_global(scale, of(lane >> 2) + SCALES_AT + (lane & 3) * 4);
+  // `row` is the address of token lane % 16.
+  __device__ __forceinline__ void load(uint64_t row, int lane) {
+    const auto of = [&](int token) { return reinterpret_cast<const uint8_t*>(__shfl_sync(~0u, row, token)); };
 #pragma unroll
-    for (int set = 0; set < 2; set++) {
+    for (int i = 0; i < 2; i++) ld_global(scale[i], of(8 * i + (lane >> 2)) + SCALES_AT + (lane & 3) * 4);
+#pragma unroll
+    for (int set = 0; set < 4; set++) {
       const uint8_t* src = of(4 * set + member(lane)) + chunk(lane) * 16;
 #pragma unroll
       for (int run = 0; run < 4; run++) ld_global(nope[set][run], src + run * 128);
     }
   }
 
-  // `place` is that of this lane, see place_of, in the first of the eight rows.
-  __device__ __forceinline__ void store(uint32_t place, int lane) const {
-    const float s = __uint_as_float(scale);
-    const uint32_t scale2 = pack_f16(s, s);
+  // To 16 rows of the tile from `rows` on. 64 values of a token share a box; every fourth row and every other 16 bytes lie at a distance that
+  // swizzling turns into an xor.
+  __device__ __forceinline__ void store(uint32_t rows, int lane) const {
+    const int r = member(lane);
+    const uint32_t place = rows + (lane >> 3 & 1) * BOX + r * 128 + ((2 * (lane & 3) ^ r) << 4);
+    uint32_t scale2[2];
 #pragma unroll
-    for (int set = 0; set < 2; set++)
+    for (int i = 0; i < 2; i++) scale2[i] = pack_f16(__uint_as_float(scale[i]), __uint_as_float(scale[i]));
+#pragma unroll
+    for (int set = 0; set < 4; set++)
 #pragma unroll
       for (int run = 0; run < 4; run++) {
-        const uint32_t by = __shfl_sync(~0u, scale2, 4 * (4 * set + member(lane)) + run);
+        const uint32_t by = __shfl_sync(~0u, scale2[set >> 1], 4 * (4 * (set & 1) + r) + run);
 #pragma unroll
         for (int j = 0; j < 2; j++) {
           uint32_t o[4];
@@ -1909,15 +1915,9 @@ struct HalfTile {
             o[2 * k] = mul_f16x2(o[2 * k], by);
             o[2 * k + 1] = mul_f16x2(o[2 * k + 1], by);
           }
-          st_shared((place ^ (set << 6 | j << 4)) + set * 512 + run * 2 * BOX, o);
+          st_shared((place ^ ((set & 1) << 6 | j << 4)) + set * 512 + run * 2 * BOX, o);
         }
       }
-  }
-  // Where a lane's values go from the first of eight rows on: 64 of them share a box; every fourth row and every other 16 bytes lie at a
-  // distance that swizzling turns into an xor.
-  static __device__ __forceinline__ uint32_t place_of(int lane) {
-    const int r = member(lane);
-    return (lane >> 3 & 1) * BOX + r * 128 + ((2 * (lane & 3) ^ r) << 4);
   }
 };
 
@@ -1937,12 +1937,13 @@ struct Gatherer {
   const Args& a;
   const Work& w;
   const int* entries;                                    // of the index row, from this warp's and lane's first
-  uint32_t smem0;
+  uint32_t smem0, reciprocal;                            // of the page size, 2^32 times
   int warp, lane;
 
   __device__ __forceinline__ Gatherer(const Args& args, const Work& work, uint32_t smem, int warp_of_group, int lane_of_warp)
       : a(args), w(work), smem0(smem), warp(warp_of_group), lane(lane_of_warp) {
     entries = a.indices + (size_t)w.token * a.topk + position(0);
+    reciprocal = ~0u / (uint32_t)a.page_size;
   }
   __device__ __forceinline__ int position(int t) const { return (w.tile0 + t) * TILE + warp * 16 + (lane & 15); }
   // Entry of the index row for tile t; past its end one that is not valid.
@@ -1950,36 +1951,33 @@ struct Gatherer {
   // Read unsigned, a negative index is out of range too.
   __device__ __forceinline__ bool valid(uint32_t index) const { return index < (uint32_t)a.cache_tokens; }
   __device__ __forceinline__ uint64_t row(uint32_t index) const {
-    const uint32_t page = index / (uint32_t)a.page_size, slot = index - page * a.page_size;
+    uint32_t page = __umulhi(index, reciprocal), slot = index - page * a.page_size;   // or one less than the page
+    if (slot >= (uint32_t)a.page_size) {
+      page++;
+      slot -= a.page_size;
+    }
     const uint8_t* there = a.cache + (uint64_t)page * a.page_bytes + (uint64_t)slot * ROW_BYTES;
     return reinterpret_cast<uint64_t>(valid(index) ? there : a.zeros);
   }
 
   __device__ __forceinline__ void run() const {
-    HalfTile first, second;
+    Tokens tokens;
     uint32_t now = index(0), next = index(1);
     uint64_t from = row(now);
-    if (w.tiles > 0) {
-      first.load(from, 0, lane);
-      second.load(from, 8, lane);
-    }
 #pragma unroll 1
     for (int t = 0; t < w.tiles; t++) {
       const uint32_t stage = (uint32_t)t % STAGES, tile = smem0 + TILES_AT + stage * OPERAND_BYTES, full = smem0 + FULL_AT + stage * 8;
+      const uint32_t rows = tile + warp * 16 * 128;
+      tokens.load(from, lane);
       if (t >= STAGES) mbar_wait(smem0 + EMPTY_AT + stage * 8, (t / STAGES - 1) & 1);
-      copy_rope(tile + NOPE_BOXES * BOX + warp * 16 * 128, from, lane);
+      copy_rope(rows + NOPE_BOXES * BOX, from, lane);
       arrive_when_copied(full);
       const uint32_t tokens_valid = __ballot_sync(~0u, valid(now)) & 0xffff;
       if (lane == 0) st_shared(smem0 + VALID_AT + stage * 16 + warp * 4, tokens_valid);
       now = next;
       next = index(t + 2);
       from = row(now);
-      const uint32_t place = tile + warp * 16 * 128 + HalfTile::place_of(lane);
-      first.store(place, lane);
-      if (t + 1 < w.tiles) first.load(from, 0, lane);
-      second.store(place + 8 * 128, lane);
-      if (t + 1 < w.tiles) second.load(from, 8, lane);
-      fence_async_proxy();
+      tokens.store(rows, lane);
       __syncwarp();
       if (lane == 0) mbar_arrive(full);
     }
@@ -2035,16 +2033,13 @@ struct QueryRow {
   }
 };
 
-// By the multiplying warpgroups: eight warps, eight rows each, four in flight.
+// By the multiplying warpgroups: eight warps, eight rows each.
 __device__ __forceinline__ void prepare_queries(const Args& a, const Work& w, uint32_t smem0, int warp, int lane) {
+  QueryRow rows[8];
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
-    QueryRow rows[4];
+  for (int i = 0; i < 8; i++) rows[i].load(a, w, warp * 8 + i, lane);
 #pragma unroll
-    for (int i = 0; i < 4; i++) rows[i].load(a, w, warp * 8 + half * 4 + i, lane);
-#pragma unroll
-    for (int i = 0; i < 4; i++) rows[i].store(smem0, a, warp * 8 + half * 4 + i, lane);
-  }
+  for (int i = 0; i < 8; i++) rows[i].store(smem0, a, warp * 8 + i, lane);
   fence_async_proxy();
 }
 """
@@ -2067,9 +2062,8 @@ constexpr uint32_t DESCRIPTOR_HIGH = (1024u >> 4) | (1u << 30);
 __device__ __forceinline__ uint64_t k_major(uint32_t addr) { return pack_u64((addr >> 4) | (1u << 16), DESCRIPTOR_HIGH); }
 __device__ __forceinline__ uint64_t transposed(uint32_t addr) { return pack_u64((addr >> 4) | ((uint32_t)(BOX >> 4) << 16), DESCRIPTOR_HIGH); }
 
-// Starts s = Q K^T of a tile that is there: element (row, token): s[4 j + 2 (row >= 8) + odd], token 8 j + 2 (lane % 4) + odd.
+// Starts s = Q K^T: element (row, token): s[4 j + 2 (row >= 8) + odd], token 8 j + 2 (lane % 4) + odd.
 __device__ __forceinline__ void start_scores(float (&s)[32], uint32_t q, uint32_t tile) {
-  fence_async_proxy();                                   // of copies that others made
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < D_QK / 16; k++) {
@@ -2188,7 +2182,11 @@ struct Handover {
 };
 
 __device__ __forceinline__ uint32_t tile_at(uint32_t smem0, int t) { return smem0 + TILES_AT + (uint32_t)t % STAGES * OPERAND_BYTES; }
-__device__ __forceinline__ void await_tile(uint32_t smem0, int t) { mbar_wait(smem0 + FULL_AT + (uint32_t)t % STAGES * 8, (t / STAGES) & 1); }
+// For wgmma to read it.
+__device__ __forceinline__ void await_tile(uint32_t smem0, int t) {
+  mbar_wait(smem0 + FULL_AT + (uint32_t)t % STAGES * 8, (t / STAGES) & 1);
+  fence_async_proxy();
+}
 __device__ __forceinline__ void release_tile(uint32_t smem0, int t, int lane) {
   __syncwarp();
   if (lane == 0) mbar_arrive(smem0 + EMPTY_AT + (uint32_t)t % STAGES * 8);
@@ -2309,6 +2307,7 @@ __device__ __forceinline__ void multiply_right(const Args& a, const Work& w, uin
     from.get(p);
     const float2 factor = from.get();
     from.release();
+    await_tile(smem0, t);
     if (__any_sync(~0u, factor.x != 1.f || factor.y != 1.f)) rescale(acc, factor);
     start_output(acc, p, tile_at(smem0, t) + 4 * BOX);
     wgmma_wait<0>(acc);
@@ -2362,7 +2361,17 @@ SPARSE_MERGE = r"""// The splits of a query row: one warp merges 256 dims.
 #pragma once
 #include "block.cuh"
 
-constexpr int MERGE_WARPS = 4;
+constexpr int MERGE_WARPS = 4, IN_FLIGHT = 16;           // splits whose loads are in flight
+
+__device__ __forceinline__ void add_part(float (&out)[8], uint4 x, float weight) {
+  const uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    const float2 v = unpack_f16(pairs[k]);
+    out[2 * k] = fmaf(weight, v.x, out[2 * k]);
+    out[2 * k + 1] = fmaf(weight, v.y, out[2 * k + 1]);
+  }
+}
 
 __global__ void __launch_bounds__(MERGE_WARPS * 32) merge_splits(const __grid_constant__ Args a) {
   const int lane = threadIdx.x & 31;
@@ -2376,17 +2385,21 @@ __global__ void __launch_bounds__(MERGE_WARPS * 32) merge_splits(const __grid_co
 #pragma unroll
   for (int o = 1; o < 32; o <<= 1) peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, o));
   float sum = 0.f, out[8] = {};
-#pragma unroll 4
-  for (int i = 0; i < a.splits; i++) {
-    const float part_lse = __ldcg(lse + i), weight = part_lse == -INFINITY ? 0.f : exp2_approx(part_lse - peak);
-    const uint4 x = __ldcg(reinterpret_cast<const uint4*>(part + (size_t)i * D_V));
-    const uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
-    sum += weight;
+#pragma unroll 1
+  for (int first = 0; first < a.splits; first += IN_FLIGHT) {
+    uint4 x[IN_FLIGHT];
+    float weight[IN_FLIGHT];
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-      const float2 v = unpack_f16(pairs[k]);
-      out[2 * k] = fmaf(weight, v.x, out[2 * k]);
-      out[2 * k + 1] = fmaf(weight, v.y, out[2 * k + 1]);
+    for (int i = 0; i < IN_FLIGHT; i++) {
+      const int split = min(first + i, a.splits - 1);
+      weight[i] = __ldcg(lse + split);
+      x[i] = __ldcg(reinterpret_cast<const uint4*>(part + (size_t)split * D_V));
+    }
+#pragma unroll
+    for (int i = 0; i < IN_FLIGHT; i++) {
+      weight[i] = first + i >= a.splits || weight[i] == -INFINITY ? 0.f : exp2_approx(weight[i] - peak);
+      sum += weight[i];
+      add_part(out, x[i], weight[i]);
     }
   }
   const float lse2 = peak + log2f(sum), factor = sum == 0.f ? 0.f : sink_factor(a, row % a.heads, lse2) / sum;

@@ -2390,14 +2390,15 @@ __device__ __forceinline__ float log2_approx(float x) {
 # >>> kernels/nvfp4_msa/cuda/work.cuh
 CUDA_WORK = r"""// What the NVFP4 decode kernel shares: sizes, arguments, and which pages a block works on.
 //
-// A block serves one (row, KV head) over one split of its valid slots; the 16 query heads are the M of every product. Warp w takes
-// tokens 32 w to 32 w + 31 of each page, with a ring of copies, a softmax and an output of its own: warps meet only at the end.
+// A block serves one (row, KV head) over one split of its valid slots; the 16 query heads are the M of every product. Its warps form teams
+// of four, which take its pages in turn; warp w of a team takes tokens 32 w to 32 w + 31 of each. Every warp has a ring of copies, a softmax
+// and an output of its own: warps meet only at the end.
 #pragma once
 #include "ptx.cuh"
 
 constexpr int HEAD_DIM = 128, ROWS = 16;       // ROWS: query heads of a KV head, padded
 constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's share of a page
-constexpr int WARPS = PAGE / TILE, THREADS = WARPS * 32;
+constexpr int TEAM = PAGE / TILE;              // warps
 constexpr int MAX_TOPK = 64, PAIRS_IN_Y = 1 << 15;   // a grid has blocks (split, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y)
 constexpr float LOG2E = 1.4426950408889634f;
 // Sections of a page in 64-byte units for each KV head: K data from 0, K scales, then the same of V.
@@ -2493,13 +2494,13 @@ struct Ring {
   const CUtensorMap *codes_map, *scales_map;
   uint32_t stages, bars;       // shared memory: of this warp
   int page_codes, page_scales; // rows from a page to the next
-  int codes, scales;           // rows of this warp's tile in page 0
+  int codes, scales;           // rows of this warp's tile in page 0; `member`: its number in its team
 
   __device__ __forceinline__ Ring(const CUtensorMap* codes_map, const CUtensorMap* scales_map, const Args& a, const Work& w, uint32_t stages,
-                                  uint32_t bars, int warp)
+                                  uint32_t bars, int member)
       : codes_map(codes_map), scales_map(scales_map), stages(stages), bars(bars), page_codes(a.kv_heads * HEAD_UNITS),
-        page_scales(a.kv_heads * (HEAD_UNITS * UNIT / SCALE_ROW)), codes(w.kv_head * PAGE + warp * TILE),
-        scales(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW) + w.kv_head * WARPS + warp) {}
+        page_scales(a.kv_heads * (HEAD_UNITS * UNIT / SCALE_ROW)), codes(w.kv_head * PAGE + member * TILE),
+        scales(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW) + w.kv_head * TEAM + member) {}
 
   // One lane.
   __device__ __forceinline__ void init() const {
@@ -2609,12 +2610,15 @@ CUDA_QUERY = r"""// Queries as the tensor cores read them.
 
 // The A operands of the scores. Lane (g, c) = (lane / 4, lane % 4): rows g and g + 8, dims 32 c to 32 c + 31, of which step 2 w + s takes
 // 32 c + 8 w + {2 s, 2 s + 4} as its k of 2 c, 2 c + 1 and {2 s + 1, 2 s + 5} as 2 c + 8, 2 c + 9: the pairs of unpack_codes.
+// They lie in shared memory, 16 bytes of each lane for each step: registers are what limits the warps of a multiprocessor.
+constexpr int QUERY_BYTES = 8 * 32 * 16;
 struct Query {
-  uint32_t operand[8][4];
+  uint32_t operands;           // shared memory: of this lane
   float power[2];              // each row is divided by a power of two, exactly, so that it fits f16
 
-  // Both rows are loaded before either is used.
-  __device__ __forceinline__ Query(const Args& a, const Work& w, int lane) {
+  // Both rows are loaded before either is used. Each warp of a team stores the operands of two steps; a barrier
+  // before they are read.
+  __device__ __forceinline__ Query(const Args& a, const Work& w, uint32_t stored, int member, int lane) : operands(stored + lane * 16) {
     const int head = lane >> 2;
     uint4 x[2][4];
 #pragma unroll
@@ -2624,19 +2628,21 @@ struct Query {
         const uint4* src = reinterpret_cast<const uint4*>(a.q + ((size_t)w.pair * a.group + head + 8 * h) * HEAD_DIM + (lane & 3) * 32);
         x[h][k] = head + 8 * h < a.group ? __ldg(src + k) : make_uint4(0, 0, 0, 0);
       }
+    uint32_t operand[2][4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const uint32_t exponent = row_exponent(x[h]);
       power[h] = __uint_as_float(exponent << 23);
       const float inverse = __uint_as_float((254 - exponent) << 23);
+      const uint4 mine = member < 2 ? (member ? x[h][1] : x[h][0]) : (member & 1 ? x[h][3] : x[h][2]);
+      const uint32_t words[4] = {mine.x, mine.y, mine.z, mine.w};
 #pragma unroll
-      for (int k = 0; k < 4; k++) {
-        const uint32_t words[4] = {x[h][k].x, x[h][k].y, x[h][k].z, x[h][k].w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) operand[2 * k + (i >> 1)][(i & 1) * 2 + h] = pair(words[i >> 1], words[(i >> 1) + 2], i & 1, inverse);
-      }
+      for (int i = 0; i < 4; i++) operand[i >> 1][(i & 1) * 2 + h] = pair(words[i >> 1], words[(i >> 1) + 2], i & 1, inverse);
     }
+#pragma unroll
+    for (int s = 0; s < 2; s++) st_shared(operands + (2 * member + s) * 512, operand[s]);
   }
+  __device__ __forceinline__ void load(uint32_t (&operand)[4], int step) const { ld_shared(operand, operands + step * 512); }
 
   // The exponent field of the largest element of a row, of which four lanes hold a part, within what has an inverse.
   static __device__ __forceinline__ uint32_t row_exponent(const uint4 (&x)[4]) {
@@ -2690,24 +2696,33 @@ struct Softmax {
   }
 };
 
-// s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b.
+// s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b. AT_ONCE tiles of 8 tokens share what is loaded of the queries.
+template <int AT_ONCE>
 __device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, const Places& at) {
 #pragma unroll
-  for (int j = 0; j < 4; j++) {
-    uint32_t x[4];
-    ld_shared(x, stage + at.k_codes + j * 8 * 64);
-    const uint32_t both = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + j * 8 * 8));   // of dims 32 c to + 15, + 16 to + 31
-    const uint32_t scale[2] = {low_twice(both), high_twice(both)};
+  for (int first = 0; first < 4; first += AT_ONCE) {
+    uint32_t x[AT_ONCE][4], scale[AT_ONCE];              // of dims 32 c to + 15 and + 16 to + 31
 #pragma unroll
-    for (int i = 0; i < 4; i++) s[j][i] = 0.f;
+    for (int j = 0; j < AT_ONCE; j++) {
+      ld_shared(x[j], stage + at.k_codes + (first + j) * 8 * 64);
+      scale[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + (first + j) * 8 * 8));
+#pragma unroll
+      for (int i = 0; i < 4; i++) s[first + j][i] = 0.f;
+    }
 #pragma unroll
     for (int w = 0; w < 4; w++) {
-      uint32_t f[4];
-      unpack_codes(f, x[w]);
+      uint32_t queries[2][4];
+      q.load(queries[0], 2 * w);
+      q.load(queries[1], 2 * w + 1);
 #pragma unroll
-      for (int i = 0; i < 4; i++) f[i] = mul_f16x2(f[i], scale[w >> 1]);
-      mma_f16(s[j], q.operand[2 * w], f[0], f[1]);
-      mma_f16(s[j], q.operand[2 * w + 1], f[2], f[3]);
+      for (int j = 0; j < AT_ONCE; j++) {
+        uint32_t f[4];
+        unpack_codes(f, x[j][w]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) f[i] = mul_f16x2(f[i], w < 2 ? low_twice(scale[j]) : high_twice(scale[j]));
+        mma_f16(s[first + j], queries[0], f[0], f[1]);
+        mma_f16(s[first + j], queries[1], f[2], f[3]);
+      }
     }
   }
 }
@@ -2795,7 +2810,7 @@ __device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t
   __syncwarp();
   float s[4][4];
   uint32_t p[2][4];
-  tile_scores(s, q, stage, at);
+  tile_scores<4>(s, q, stage, at);
   if (visible < TILE) hide_tokens(s, visible, lane);
   tile_softmax(p, x, s);
   tile_output(x, p, stage, scales, at);
@@ -2807,78 +2822,93 @@ CUDA_MERGE = r"""// The warps of a block, then the splits of a (row, KV head): t
 #pragma once
 #include "attend.cuh"
 
-constexpr int MERGE_BARRIER = 1;
+constexpr int START_BARRIER = 1, MERGE_BARRIER = 2;
 constexpr int MERGE_PITCH = HEAD_DIM * 4 + 16;           // bytes of a row of fp32 sums: neighbouring rows in other banks
-constexpr int MERGE_BYTES = WARPS * ROWS * MERGE_PITCH, SUMS_BYTES = WARPS * ROWS * 8;
 
-// Dims 4 (tid % 8 + 8 k) to + 3 of row tid / 8, for k = 0 .. 3.
+// What a thread of a block of WARPS warps sums and stores: QUADS times four neighbouring dims of one row.
+template <int WARPS_>
 struct Piece {
-  int row, eighth;
-  __device__ __forceinline__ explicit Piece(int tid) : row(tid >> 3), eighth(tid & 7) {}
-  __device__ __forceinline__ int quad(int k) const { return eighth + 8 * k; }
+  static constexpr int WARPS = WARPS_, THREADS = WARPS * 32, ROW_THREADS = THREADS / ROWS, QUADS = HEAD_DIM / 4 / ROW_THREADS;
+  static constexpr int MERGE_BYTES = WARPS * ROWS * MERGE_PITCH, SUMS_BYTES = WARPS * ROWS * 8;
+  int row, first;
+  float4 o[QUADS];
+  __device__ __forceinline__ explicit Piece(int tid) : row(tid / ROW_THREADS), first(tid % ROW_THREADS), o{} {}
+  __device__ __forceinline__ int quad(int k) const { return first + ROW_THREADS * k; }
+  __device__ __forceinline__ void scale(float f) {
+#pragma unroll
+    for (int k = 0; k < QUADS; k++) o[k] = make_float4(o[k].x * f, o[k].y * f, o[k].z * f, o[k].w * f);
+  }
+  __device__ __forceinline__ void add(int k, float f, const float4& y) {
+    o[k] = make_float4(fmaf(f, y.x, o[k].x), fmaf(f, y.y, o[k].y), fmaf(f, y.z, o[k].z), fmaf(f, y.w, o[k].w));
+  }
 };
 
-// `o` is this thread's piece of the output, times 1 / v_scale.
-__device__ __forceinline__ void store_output(const Args& a, const Work& w, const Piece& piece, const float4 (&o)[4]) {
+// The output is o * scale.
+template <class P>
+__device__ __forceinline__ void store_output(const Args& a, const Work& w, const P& piece, float scale) {
   if (piece.row >= a.group) return;
-  const float scale = __ldg(a.v_scale);
   uint2* dst = reinterpret_cast<uint2*>(a.out + ((size_t)w.pair * a.group + piece.row) * HEAD_DIM);
 #pragma unroll
-  for (int k = 0; k < 4; k++)
-    dst[piece.quad(k)] = make_uint2(pack_bf16(o[k].x * scale, o[k].y * scale), pack_bf16(o[k].z * scale, o[k].w * scale));
+  for (int k = 0; k < P::QUADS; k++) {
+    const float4 o = piece.o[k];
+    dst[piece.quad(k)] = make_uint2(pack_bf16(o.x * scale, o.y * scale), pack_bf16(o.z * scale, o.w * scale));
+  }
 }
 
-// The sums of a block: o is normalised; returns the base-2 logarithm of its weight. `sums` and `merge` are shared memory that nobody reads
-// any more once all warps have arrived; float2 (maximum, sum) [WARPS][ROWS] and rows of MERGE_PITCH bytes.
-__device__ __forceinline__ float merge_warps(float4 (&o)[4], const Softmax& x, float2* sums, uint8_t* merge, const Piece& piece, int warp, int lane) {
+// What one warp hands over: rows of MERGE_PITCH bytes.
+__device__ __forceinline__ void store_sums(const Softmax& x, uint8_t* rows, int lane) {
   const int g = lane >> 2, c = lane & 3;
-  if (c == 0) {
-    sums[warp * ROWS + g] = make_float2(x.m[0], x.l[0]);
-    sums[warp * ROWS + g + 8] = make_float2(x.m[1], x.l[2]);
-  }
-  bar_sync(MERGE_BARRIER, THREADS);
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    float4* row = reinterpret_cast<float4*>(merge + (warp * ROWS + g + 8 * h) * MERGE_PITCH + c * 32);
+    float4* row = reinterpret_cast<float4*>(rows + (g + 8 * h) * MERGE_PITCH + c * 32);
 #pragma unroll
     for (int u = 0; u < 4; u++)
 #pragma unroll
       for (int b = 0; b < 2; b++)
         row[u * 8 + b] = make_float4(x.acc[4 * u][2 * h + b], x.acc[4 * u + 1][2 * h + b], x.acc[4 * u + 2][2 * h + b], x.acc[4 * u + 3][2 * h + b]);
   }
-  float top = -INFINITY, total = 0.f, factor[WARPS];
+}
+
+// The sums of a block: piece.o is normalised; returns the base-2 logarithm of its weight. `sums` and `merge` are shared memory that nobody
+// reads any more once all warps have arrived; float2 (what P is relative to, sum) [WARPS][ROWS] and the rows of all warps.
+template <class P>
+__device__ __forceinline__ float merge_warps(P& piece, const Softmax& x, float2* sums, uint8_t* merge, int warp, int lane) {
+  if ((lane & 3) == 0) {
+    sums[warp * ROWS + (lane >> 2)] = make_float2(x.m[0], x.l[0]);
+    sums[warp * ROWS + (lane >> 2) + 8] = make_float2(x.m[1], x.l[2]);
+  }
+  bar_sync(MERGE_BARRIER, P::THREADS);
+  store_sums(x, merge + warp * ROWS * MERGE_PITCH, lane);
+  float top = -INFINITY, total = 0.f, factor[P::WARPS];
 #pragma unroll
-  for (int i = 0; i < WARPS; i++) top = fmaxf(top, sums[i * ROWS + piece.row].x);
+  for (int i = 0; i < P::WARPS; i++) top = fmaxf(top, sums[i * ROWS + piece.row].x);
 #pragma unroll
-  for (int i = 0; i < WARPS; i++) {
+  for (int i = 0; i < P::WARPS; i++) {
     const float2 sum = sums[i * ROWS + piece.row];
     factor[i] = exp2_approx(sum.x - top);
     total = fmaf(factor[i], sum.y, total);
   }
-  const float unit = UNPACKED_UNIT / total;
-  bar_sync(MERGE_BARRIER, THREADS);
+  bar_sync(MERGE_BARRIER, P::THREADS);
 #pragma unroll
-  for (int k = 0; k < 4; k++) {
-    o[k] = make_float4(0.f, 0.f, 0.f, 0.f);
+  for (int i = 0; i < P::WARPS; i++)
 #pragma unroll
-    for (int i = 0; i < WARPS; i++) {
-      const float4 y = *reinterpret_cast<const float4*>(merge + (i * ROWS + piece.row) * MERGE_PITCH + piece.quad(k) * 16);
-      const float f = factor[i] * unit;
-      o[k] = make_float4(fmaf(f, y.x, o[k].x), fmaf(f, y.y, o[k].y), fmaf(f, y.z, o[k].z), fmaf(f, y.w, o[k].w));
-    }
-  }
+    for (int k = 0; k < P::QUADS; k++)
+      piece.add(k, factor[i], *reinterpret_cast<const float4*>(merge + (i * ROWS + piece.row) * MERGE_PITCH + piece.quad(k) * 16));
+  piece.scale(UNPACKED_UNIT / total);
   return top + log2_approx(total);
 }
 
 // Stores the outputs of a split; whether all active splits have now done so.
-__device__ __forceinline__ bool hand_in(const Args& a, const Work& w, const Piece& piece, const float4 (&o)[4], float lse, int active, int tid) {
+template <class P>
+__device__ __forceinline__ bool hand_in(const Args& a, const Work& w, const P& piece, float lse, int active, int tid) {
   const size_t row = ((size_t)w.pair * a.splits + w.split) * ROWS + piece.row;
 #pragma unroll
-  for (int k = 0; k < 4; k++) __stcg(a.part + row * (HEAD_DIM / 4) + piece.quad(k), make_uint2(pack_f16(o[k].x, o[k].y), pack_f16(o[k].z, o[k].w)));
-  if (piece.eighth == 0) __stcg(a.part_lse + row, lse);
+  for (int k = 0; k < P::QUADS; k++)
+    __stcg(a.part + row * (HEAD_DIM / 4) + piece.quad(k), make_uint2(pack_f16(piece.o[k].x, piece.o[k].y), pack_f16(piece.o[k].z, piece.o[k].w)));
+  if (piece.first == 0) __stcg(a.part_lse + row, lse);
   __threadfence();
-  bar_sync(MERGE_BARRIER, THREADS);
-  const bool last = bar_or(MERGE_BARRIER, THREADS, tid == 0 && atomicAdd(a.tickets + w.pair, 1u) == (unsigned)active - 1);
+  bar_sync(MERGE_BARRIER, P::THREADS);
+  const bool last = bar_or(MERGE_BARRIER, P::THREADS, tid == 0 && atomicAdd(a.tickets + w.pair, 1u) == (unsigned)active - 1);
   if (last) {
     __threadfence();
     if (tid == 0) a.tickets[w.pair] = 0;                 // for the next launch
@@ -2886,27 +2916,43 @@ __device__ __forceinline__ bool hand_in(const Args& a, const Work& w, const Piec
   return last;
 }
 
-// The sum of all active splits, in their order.
-__device__ __forceinline__ void combine_splits(const Args& a, const Work& w, const Piece& piece, int active, float4 (&o)[4]) {
+// The sum of all active splits, in their order; what AT_ONCE of them take is loaded together.
+template <class P>
+__device__ __forceinline__ void combine_splits(const Args& a, const Work& w, P& piece, int active) {
+  constexpr int AT_ONCE = 4;
   const size_t first = (size_t)w.pair * a.splits * ROWS + piece.row;
   float top = -INFINITY, total = 0.f;
-#pragma unroll 4
-  for (int i = 0; i < active; i++) top = fmaxf(top, __ldcg(a.part_lse + first + i * ROWS));
+  piece.scale(0.f);
+#pragma unroll 1
+  for (int start = 0; start < active; start += AT_ONCE) {
+    float lse[AT_ONCE];
+    uint2 part[AT_ONCE][P::QUADS];
 #pragma unroll
-  for (int k = 0; k < 4; k++) o[k] = make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll 2
-  for (int i = 0; i < active; i++) {
-    const float weight = exp2_approx(__ldcg(a.part_lse + first + i * ROWS) - top);
-    total += weight;
+    for (int i = 0; i < AT_ONCE; i++) {
+      const bool there = start + i < active;
+      const size_t row = first + (size_t)(there ? start + i : 0) * ROWS;
+      lse[i] = there ? __ldcg(a.part_lse + row) : -INFINITY;
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-      const uint2 x = __ldcg(a.part + (first + i * ROWS) * (HEAD_DIM / 4) + piece.quad(k));
-      const float2 lo = unpack_f16(x.x), hi = unpack_f16(x.y);
-      o[k] = make_float4(fmaf(weight, lo.x, o[k].x), fmaf(weight, lo.y, o[k].y), fmaf(weight, hi.x, o[k].z), fmaf(weight, hi.y, o[k].w));
+      for (int k = 0; k < P::QUADS; k++) part[i][k] = __ldcg(a.part + row * (HEAD_DIM / 4) + piece.quad(k));
+    }
+    const float before = top;
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) top = fmaxf(top, lse[i]);
+    const float rescale = exp2_approx(before - top);
+    total *= rescale;
+    piece.scale(rescale);
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+      const float weight = exp2_approx(lse[i] - top);
+      total += weight;
+#pragma unroll
+      for (int k = 0; k < P::QUADS; k++) {
+        const float2 lo = unpack_f16(part[i][k].x), hi = unpack_f16(part[i][k].y);
+        piece.add(k, weight, make_float4(lo.x, lo.y, hi.x, hi.y));
+      }
     }
   }
-#pragma unroll
-  for (int k = 0; k < 4; k++) o[k] = make_float4(o[k].x / total, o[k].y / total, o[k].z / total, o[k].w / total);
+  piece.scale(1.f / total);
 }
 """
 
@@ -2915,31 +2961,32 @@ CUDA_DECODE = r"""// NVFP4 block-sparse decode in one launch.
 #pragma once
 #include "merge.cuh"
 
-// STAGES: tiles of each warp's ring. BLOCKS: blocks per SM that registers and shared memory are sized for. LINEAR: how V scales lie.
-template <int STAGES_, int BLOCKS_, bool LINEAR_>
+// TEAMS of a block, STAGES of each warp's ring. BLOCKS: blocks per SM that registers and shared memory are sized for. LINEAR: how V scales lie.
+template <int TEAMS_, int STAGES_, int BLOCKS_, bool LINEAR_>
 struct Variant {
-  static constexpr int STAGES = STAGES_, BLOCKS = BLOCKS_;
+  static constexpr int TEAMS = TEAMS_, STAGES = STAGES_, BLOCKS = BLOCKS_, WARPS = TEAMS * TEAM, THREADS = WARPS * 32;
   static constexpr bool LINEAR = LINEAR_;
+  using Part = Piece<WARPS>;
   // Offsets in shared memory, bytes. The merge overlays the rings.
-  static constexpr int RING = STAGES * STAGE_BYTES, SCALES = WARPS * RING, PAGES = SCALES + WARPS * SCALES_BYTES;
-  static constexpr int SUMS = PAGES + WARPS * MAX_TOPK * 4, BARRIERS = SUMS + SUMS_BYTES, SMEM = BARRIERS + WARPS * STAGES * 8;
-  static_assert(MERGE_BYTES <= SCALES);
+  static constexpr int RING = STAGES * STAGE_BYTES, SCALES = WARPS * RING, QUERY = SCALES + WARPS * SCALES_BYTES, PAGES = QUERY + QUERY_BYTES;
+  static constexpr int SUMS = PAGES + WARPS * MAX_TOPK * 4, BARRIERS = SUMS + Part::SUMS_BYTES, SMEM = BARRIERS + WARPS * STAGES * 8;
+  static_assert(Part::MERGE_BYTES <= SCALES);
 };
 
-// The warp's share of the listed pages. `visible`: tokens of the row's own block that it sees.
+// The warp's share of the listed pages: every TEAMS-th from its team's first. `visible`: tokens of its tile that it sees in the row's own block.
 template <class V>
-__device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V::STAGES>& ring, const int* pages, int tiles, int visible,
+__device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V::STAGES>& ring, const int* pages, int count, int visible,
                                        uint32_t scales, int lane) {
   const Places at = Places::of<V::LINEAR>(lane);
   int stage = 0, parity = 0;
 #pragma unroll 1
-  for (int i = 0; i < tiles; i++) {
-    const int page = pages[i];
+  for (int i = 0; i < count; i += V::TEAMS) {
+    const int seen = pages[i] < 0 ? visible : TILE;
     mbar_wait(ring.bars + stage * 8, parity);
-    const int seen = page < 0 ? visible : TILE;
     if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, at, seen, lane);
     __syncwarp();
-    if (lane == 0 && i + V::STAGES < tiles) ring.load(pages[i + V::STAGES], stage);
+    const int next = i + V::STAGES * V::TEAMS;
+    if (lane == 0 && next < count) ring.load(pages[next], stage);
     if (++stage == V::STAGES) {
       stage = 0;
       parity ^= 1;
@@ -2948,47 +2995,52 @@ __device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V:
 }
 
 template <class V>
-__global__ void __launch_bounds__(THREADS, V::BLOCKS) 
+__global__ void __launch_bounds__(V::THREADS, V::BLOCKS)
 nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ CUtensorMap scales, const __grid_constant__ Args a) {
   SHARED_MEMORY(smem);
-  const int tid = threadIdx.x, warp = __shfl_sync(~0u, tid >> 5, 0), lane = tid & 31;
-  const Piece piece(tid);
+  const int tid = threadIdx.x, warp = __shfl_sync(~0u, tid >> 5, 0), lane = tid & 31, member = warp % TEAM;
+  typename V::Part piece(tid);
   Work w(a);
   if (w.pair >= a.pairs) return;
   const uint32_t base = smem_u32(smem);
-  int* pages = reinterpret_cast<int*>(smem + V::PAGES) + warp * MAX_TOPK;
-  const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, warp);
+  const int* pages = reinterpret_cast<const int*>(smem + V::PAGES) + warp * MAX_TOPK;
+  const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, member);
   if (lane == 0) ring.init();
-  const int count = w.list_pages(a, pages, lane);
+  const int count = w.list_pages(a, const_cast<int*>(pages), lane);
   const Share share(count, w.split, a.splits);
   if (w.split >= share.active) return;
-  float4 o[4] = {};
-  if (count == 0) return store_output(a, w, piece, o);
+  if (count == 0) return store_output(a, w, piece, 0.f);
+  pages += share.first + warp / TEAM;
+  const int mine = share.tiles - warp / TEAM;              // pages from this team's first on
   if (lane == 0)
-    for (int i = 0; i < min(share.tiles, V::STAGES); i++) ring.load(pages[share.first + i], i);
+    for (int i = 0; i < V::STAGES && i * V::TEAMS < mine; i++) ring.load(pages[i * V::TEAMS], i);
   __syncwarp();
-  const Query q(a, w, lane);
-  Softmax x(q, a.sm_scale * __ldg(a.k_scale));
-  attend<V>(x, q, ring, pages + share.first, share.tiles, (w.pos & 127) + 1 - warp * TILE, base + V::SCALES + warp * SCALES_BYTES, lane);
+  const float k_scale = __ldg(a.k_scale), v_scale = __ldg(a.v_scale);
+  const Query q(a, w, base + V::QUERY, member, lane);
+  bar_sync(START_BARRIER, V::THREADS);
+  Softmax x(q, a.sm_scale * k_scale);
+  attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::SCALES + warp * SCALES_BYTES, lane);
 
-  const float lse = merge_warps(o, x, reinterpret_cast<float2*>(smem + V::SUMS), smem, piece, warp, lane);
+  const float lse = merge_warps(piece, x, reinterpret_cast<float2*>(smem + V::SUMS), smem, warp, lane);
   if (share.active > 1) {
-    if (!hand_in(a, w, piece, o, lse, share.active, tid)) return;
-    combine_splits(a, w, piece, share.active, o);
+    if (!hand_in(a, w, piece, lse, share.active, tid)) return;
+    combine_splits(a, w, piece, share.active);
   }
-  store_output(a, w, piece, o);
+  store_output(a, w, piece, v_scale);
 }
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
 template <class F>
 bool with_variant(int variant, F&& f) {
   switch (variant) {
-    case 0: f((Variant<3, 3, false>*)nullptr); return true;
-    case 1: f((Variant<3, 3, true>*)nullptr); return true;
-    case 2: f((Variant<2, 3, false>*)nullptr); return true;
-    case 3: f((Variant<2, 3, true>*)nullptr); return true;
-    case 4: f((Variant<5, 2, false>*)nullptr); return true;
-    case 5: f((Variant<5, 2, true>*)nullptr); return true;
+    case 0: f((Variant<1, 2, 4, false>*)nullptr); return true;
+    case 1: f((Variant<1, 2, 4, true>*)nullptr); return true;
+    case 2: f((Variant<2, 2, 2, false>*)nullptr); return true;
+    case 3: f((Variant<2, 2, 2, true>*)nullptr); return true;
+    case 4: f((Variant<1, 3, 3, false>*)nullptr); return true;
+    case 5: f((Variant<1, 3, 3, true>*)nullptr); return true;
+    case 6: f((Variant<1, 5, 2, false>*)nullptr); return true;
+    case 7: f((Variant<1, 5, 2, true>*)nullptr); return true;
   }
   return false;
 }
@@ -3056,7 +3108,7 @@ int nvfp4_launch(int variant, CacheMaps* maps, long units, const Args* a) {
   const dim3 grid(a->splits, min(a->pairs, PAIRS_IN_Y), (a->pairs + PAIRS_IN_Y - 1) / PAIRS_IN_Y);
   with_variant(variant, [&](auto* v) {
     using V = std::remove_pointer_t<decltype(v)>;
-    nvfp4_decode<V><<<grid, THREADS, V::SMEM>>>(maps->codes, maps->scales, *a);
+    nvfp4_decode<V><<<grid, V::THREADS, V::SMEM>>>(maps->codes, maps->scales, *a);
     error = cudaGetLastError();
   });
   return error;
@@ -3125,14 +3177,21 @@ class CudaArgs(ctypes.Structure):
 class Variant(NamedTuple):
     """One instantiation of the kernel; the fields are those of `Variant` in decode.cuh."""
 
-    stages: int = 3  # tiles in each warp's ring
-    blocks: int = 3  # per multiprocessor, that registers and shared memory are sized for
+    teams: int = 2  # of four warps, which take a block's pages in turn
+    stages: int = 2  # tiles in each warp's ring
+    blocks: int = 2  # per multiprocessor, that registers and shared memory are sized for
     linear: bool = False  # how V scales lie
 
 
+    @property
+    def params(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in CUDA_SIZES}
+
+
+CUDA_SIZES = ("teams", "stages", "blocks")
 # In the order of with_variant in decode.cuh.
-CUDA_DEPTHS = ((3, 3), (2, 3), (5, 2))  # stages, blocks
-CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_DEPTHS for linear in (False, True))
+CUDA_SHAPES = ((1, 2, 4), (2, 2, 2), (1, 3, 3), (1, 5, 2))
+CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_SHAPES for linear in (False, True))
 
 
 class Workspace(NamedTuple):
@@ -3216,7 +3275,7 @@ class CudaBackend:
         multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
         variant = Variant()
         splits = cuda_splits(shape, multiprocessors, variant.blocks)
-        return {"num_kv_splits": splits, "stages": variant.stages, "blocks": variant.blocks}
+        return {"num_kv_splits": splits, **variant.params}
 
     def plan(self, data: tuple, params: dict[str, Any]) -> Callable[[tuple], torch.Tensor]:
         return CudaPlan(data, params)
@@ -3241,11 +3300,11 @@ class CudaPlan:
     def __init__(self, data: tuple, params: dict[str, Any]) -> None:
         inputs, self.params = Inputs(*data), dict(params)
         self.splits, self.device = int(params["num_kv_splits"]), inputs.q.device
-        variant = Variant(int(params["stages"]), int(params["blocks"]), inputs.config["v_scales"] == "linear")
+        variant = Variant(**{name: int(params[name]) for name in CUDA_SIZES}, linear=inputs.config["v_scales"] == "linear")
         if not 1 <= self.splits <= CUDA_MAX_SPLITS:
             raise ValueError(f"num_kv_splits={self.splits}: from 1 to {CUDA_MAX_SPLITS}")
         if variant not in CUDA_VARIANTS:
-            raise ValueError(f"stages={variant.stages}, blocks={variant.blocks}: one of {CUDA_DEPTHS}")
+            raise ValueError(f"{', '.join(CUDA_SIZES)} are {variant[:3]}: one of {CUDA_SHAPES}")
         if inputs.cache.data_ptr() % CUDA_ALIGNMENT:
             offset = inputs.cache.data_ptr() % CUDA_ALIGNMENT
             raise ContiguityError(f"the cache begins {offset} bytes past a multiple of {CUDA_ALIGNMENT}; align it")

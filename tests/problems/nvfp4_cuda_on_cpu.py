@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from kernels.nvfp4_msa.cuda_backend import (
+    CUDA_SHAPES,
     CUDA_SOURCES,
     CUDA_VARIANTS,
     CudaArgs,
@@ -64,14 +65,16 @@ def library(change: tuple[str, str, str] | None = None) -> ctypes.CDLL:
     return found
 
 
-def decode(data: tuple, splits: int = 1, stages: int = 3, blocks: int = 3, seed: int = 0, change: Any = None) -> torch.Tensor:
+def decode(
+    data: tuple, splits: int = 1, sizes: tuple[int, int, int] = CUDA_SHAPES[0], seed: int = 0, change: Any = None
+) -> torch.Tensor:
     """One launch into buffers full of NaN. Raises RuntimeError with what a GPU would have hung or died on."""
     inputs = Inputs(*data)
     work = make_workspace(inputs, splits)
     for left_behind in (work.out, work.part, work.part_lse):
         left_behind.fill_(float("nan"))
     args = make_args(inputs, work, splits)
-    variant = CUDA_VARIANTS.index(Variant(stages, blocks, inputs.config["v_scales"] == "linear"))
+    variant = CUDA_VARIANTS.index(Variant(*sizes, inputs.config["v_scales"] == "linear"))
     error = library(change).nvfp4_on_cpu(variant, ctypes.c_long(cache_units(inputs)), ctypes.byref(args), seed)
     if error:
         raise RuntimeError(error.decode())

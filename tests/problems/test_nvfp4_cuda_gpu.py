@@ -4,7 +4,7 @@ import pytest
 import torch
 from nvfp4_cases import PROBLEM, REFERENCE
 
-from kernels.nvfp4_msa.cuda_backend import CUDA_DEPTHS, CudaBackend, CudaPlan
+from kernels.nvfp4_msa.cuda_backend import CUDA_SHAPES, CUDA_SIZES, CudaBackend, CudaPlan
 from kernels.nvfp4_msa.layout import ContiguityError, shape_of
 from popcorn.taskfile import load_task_file
 
@@ -33,12 +33,13 @@ def assert_right(data, plan, expected):
 
 
 @pytest.mark.parametrize("spec", TESTS, ids=lambda spec: f"seed {spec['seed']}")
-def test_passes_with_every_depth_and_any_number_of_splits(spec):
+def test_passes_with_every_shape_of_blocks_and_any_number_of_splits(spec):
     data = make_input(**spec)
     expected = REFERENCE.oracle(data)
-    for stages, blocks in CUDA_DEPTHS:
+    for sizes in CUDA_SHAPES:
         for splits in (1, 2, 5, 16):
-            assert_right(data, make_plan(data, num_kv_splits=splits, stages=stages, blocks=blocks), expected)
+            params = dict(zip(CUDA_SIZES, sizes, strict=True))
+            assert_right(data, make_plan(data, num_kv_splits=splits, **params), expected)
 
 
 def test_a_thousand_launches_leave_no_ticket_and_repeat_their_bits():

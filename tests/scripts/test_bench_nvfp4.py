@@ -47,11 +47,11 @@ class ScriptedWorker:
         return {"error": answer} if isinstance(answer, str) else {"median_ns": answer, "samples_ns": [answer]}
 
 
-def test_the_search_of_the_cuda_kernel_tries_every_depth_and_splits_around_the_default():
+def test_the_search_of_the_cuda_kernel_tries_every_shape_of_blocks_and_splits_around_the_default():
     worker = ScriptedWorker(lambda params: 1000 + 100 * abs(params["num_kv_splits"] - 8) + params["stages"])
     search = Search(worker, {"topk": 16, "kvseqlen": 32768}, None)
-    best = search.run_cuda({"num_kv_splits": 4, "stages": 3, "blocks": 3})[0]["params"]
-    assert best == {"num_kv_splits": 8, "stages": 2, "blocks": 3}
+    best = search.run_cuda({"num_kv_splits": 4, "teams": 1, "stages": 3, "blocks": 3})[0]["params"]
+    assert best == {"num_kv_splits": 8, "teams": 1, "stages": 2, "blocks": 4}
     assert not search.errors
 
 

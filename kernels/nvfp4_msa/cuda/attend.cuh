@@ -31,24 +31,33 @@ struct Softmax {
   }
 };
 
-// s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b.
+// s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b. AT_ONCE tiles of 8 tokens share what is loaded of the queries.
+template <int AT_ONCE>
 __device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, const Places& at) {
 #pragma unroll
-  for (int j = 0; j < 4; j++) {
-    uint32_t x[4];
-    ld_shared(x, stage + at.k_codes + j * 8 * 64);
-    const uint32_t both = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + j * 8 * 8));   // of dims 32 c to + 15, + 16 to + 31
-    const uint32_t scale[2] = {low_twice(both), high_twice(both)};
+  for (int first = 0; first < 4; first += AT_ONCE) {
+    uint32_t x[AT_ONCE][4], scale[AT_ONCE];              // of dims 32 c to + 15 and + 16 to + 31
 #pragma unroll
-    for (int i = 0; i < 4; i++) s[j][i] = 0.f;
+    for (int j = 0; j < AT_ONCE; j++) {
+      ld_shared(x[j], stage + at.k_codes + (first + j) * 8 * 64);
+      scale[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + (first + j) * 8 * 8));
+#pragma unroll
+      for (int i = 0; i < 4; i++) s[first + j][i] = 0.f;
+    }
 #pragma unroll
     for (int w = 0; w < 4; w++) {
-      uint32_t f[4];
-      unpack_codes(f, x[w]);
+      uint32_t queries[2][4];
+      q.load(queries[0], 2 * w);
+      q.load(queries[1], 2 * w + 1);
 #pragma unroll
-      for (int i = 0; i < 4; i++) f[i] = mul_f16x2(f[i], scale[w >> 1]);
-      mma_f16(s[j], q.operand[2 * w], f[0], f[1]);
-      mma_f16(s[j], q.operand[2 * w + 1], f[2], f[3]);
+      for (int j = 0; j < AT_ONCE; j++) {
+        uint32_t f[4];
+        unpack_codes(f, x[j][w]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) f[i] = mul_f16x2(f[i], w < 2 ? low_twice(scale[j]) : high_twice(scale[j]));
+        mma_f16(s[first + j], queries[0], f[0], f[1]);
+        mma_f16(s[first + j], queries[1], f[2], f[3]);
+      }
     }
   }
 }
@@ -136,7 +145,7 @@ __device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t
   __syncwarp();
   float s[4][4];
   uint32_t p[2][4];
-  tile_scores(s, q, stage, at);
+  tile_scores<4>(s, q, stage, at);
   if (visible < TILE) hide_tokens(s, visible, lane);
   tile_softmax(p, x, s);
   tile_output(x, p, stage, scales, at);

@@ -59,7 +59,7 @@ int nvfp4_launch(int variant, CacheMaps* maps, long units, const Args* a) {
   const dim3 grid(a->splits, min(a->pairs, PAIRS_IN_Y), (a->pairs + PAIRS_IN_Y - 1) / PAIRS_IN_Y);
   with_variant(variant, [&](auto* v) {
     using V = std::remove_pointer_t<decltype(v)>;
-    nvfp4_decode<V><<<grid, THREADS, V::SMEM>>>(maps->codes, maps->scales, *a);
+    nvfp4_decode<V><<<grid, V::THREADS, V::SMEM>>>(maps->codes, maps->scales, *a);
     error = cudaGetLastError();
   });
   return error;

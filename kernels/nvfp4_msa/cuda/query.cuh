@@ -4,12 +4,15 @@
 
 // The A operands of the scores. Lane (g, c) = (lane / 4, lane % 4): rows g and g + 8, dims 32 c to 32 c + 31, of which step 2 w + s takes
 // 32 c + 8 w + {2 s, 2 s + 4} as its k of 2 c, 2 c + 1 and {2 s + 1, 2 s + 5} as 2 c + 8, 2 c + 9: the pairs of unpack_codes.
+// They lie in shared memory, 16 bytes of each lane for each step: registers are what limits the warps of a multiprocessor.
+constexpr int QUERY_BYTES = 8 * 32 * 16;
 struct Query {
-  uint32_t operand[8][4];
+  uint32_t operands;           // shared memory: of this lane
   float power[2];              // each row is divided by a power of two, exactly, so that it fits f16
 
-  // Both rows are loaded before either is used.
-  __device__ __forceinline__ Query(const Args& a, const Work& w, int lane) {
+  // Both rows are loaded before either is used. Each warp of a team stores the operands of two steps; a barrier
+  // before they are read.
+  __device__ __forceinline__ Query(const Args& a, const Work& w, uint32_t stored, int member, int lane) : operands(stored + lane * 16) {
     const int head = lane >> 2;
     uint4 x[2][4];
 #pragma unroll
@@ -19,19 +22,21 @@ struct Query {
         const uint4* src = reinterpret_cast<const uint4*>(a.q + ((size_t)w.pair * a.group + head + 8 * h) * HEAD_DIM + (lane & 3) * 32);
         x[h][k] = head + 8 * h < a.group ? __ldg(src + k) : make_uint4(0, 0, 0, 0);
       }
+    uint32_t operand[2][4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const uint32_t exponent = row_exponent(x[h]);
       power[h] = __uint_as_float(exponent << 23);
       const float inverse = __uint_as_float((254 - exponent) << 23);
+      const uint4 mine = member < 2 ? (member ? x[h][1] : x[h][0]) : (member & 1 ? x[h][3] : x[h][2]);
+      const uint32_t words[4] = {mine.x, mine.y, mine.z, mine.w};
 #pragma unroll
-      for (int k = 0; k < 4; k++) {
-        const uint32_t words[4] = {x[h][k].x, x[h][k].y, x[h][k].z, x[h][k].w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) operand[2 * k + (i >> 1)][(i & 1) * 2 + h] = pair(words[i >> 1], words[(i >> 1) + 2], i & 1, inverse);
-      }
+      for (int i = 0; i < 4; i++) operand[i >> 1][(i & 1) * 2 + h] = pair(words[i >> 1], words[(i >> 1) + 2], i & 1, inverse);
     }
+#pragma unroll
+    for (int s = 0; s < 2; s++) st_shared(operands + (2 * member + s) * 512, operand[s]);
   }
+  __device__ __forceinline__ void load(uint32_t (&operand)[4], int step) const { ld_shared(operand, operands + step * 512); }
 
   // The exponent field of the largest element of a row, of which four lanes hold a part, within what has an inverse.
   static __device__ __forceinline__ uint32_t row_exponent(const uint4 (&x)[4]) {

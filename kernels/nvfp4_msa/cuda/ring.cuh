@@ -16,13 +16,13 @@ struct Ring {
   const CUtensorMap *codes_map, *scales_map;
   uint32_t stages, bars;       // shared memory: of this warp
   int page_codes, page_scales; // rows from a page to the next
-  int codes, scales;           // rows of this warp's tile in page 0
+  int codes, scales;           // rows of this warp's tile in page 0; `member`: its number in its team
 
   __device__ __forceinline__ Ring(const CUtensorMap* codes_map, const CUtensorMap* scales_map, const Args& a, const Work& w, uint32_t stages,
-                                  uint32_t bars, int warp)
+                                  uint32_t bars, int member)
       : codes_map(codes_map), scales_map(scales_map), stages(stages), bars(bars), page_codes(a.kv_heads * HEAD_UNITS),
-        page_scales(a.kv_heads * (HEAD_UNITS * UNIT / SCALE_ROW)), codes(w.kv_head * PAGE + warp * TILE),
-        scales(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW) + w.kv_head * WARPS + warp) {}
+        page_scales(a.kv_heads * (HEAD_UNITS * UNIT / SCALE_ROW)), codes(w.kv_head * PAGE + member * TILE),
+        scales(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW) + w.kv_head * TEAM + member) {}
 
   // One lane.
   __device__ __forceinline__ void init() const {

@@ -1,13 +1,14 @@
 // What the NVFP4 decode kernel shares: sizes, arguments, and which pages a block works on.
 //
-// A block serves one (row, KV head) over one split of its valid slots; the 16 query heads are the M of every product. Warp w takes
-// tokens 32 w to 32 w + 31 of each page, with a ring of copies, a softmax and an output of its own: warps meet only at the end.
+// A block serves one (row, KV head) over one split of its valid slots; the 16 query heads are the M of every product. Its warps form teams
+// of four, which take its pages in turn; warp w of a team takes tokens 32 w to 32 w + 31 of each. Every warp has a ring of copies, a softmax
+// and an output of its own: warps meet only at the end.
 #pragma once
 #include "ptx.cuh"
 
 constexpr int HEAD_DIM = 128, ROWS = 16;       // ROWS: query heads of a KV head, padded
 constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's share of a page
-constexpr int WARPS = PAGE / TILE, THREADS = WARPS * 32;
+constexpr int TEAM = PAGE / TILE;              // warps
 constexpr int MAX_TOPK = 64, PAIRS_IN_Y = 1 << 15;   // a grid has blocks (split, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y)
 constexpr float LOG2E = 1.4426950408889634f;
 // Sections of a page in 64-byte units for each KV head: K data from 0, K scales, then the same of V.

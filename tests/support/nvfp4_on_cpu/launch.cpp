@@ -19,7 +19,7 @@ extern "C" const char* nvfp4_on_cpu(int variant, long units, const Args* a, unsi
     const bool found = with_variant(variant, [&](auto* v) {
       using V = std::remove_pointer_t<decltype(v)>;
       for (const unsigned pair : pairs)
-        machine::run_cluster([&] { nvfp4_decode<V>(codes, scales, *a); }, a->splits, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y, THREADS, V::SMEM, random());
+        machine::run_cluster([&] { nvfp4_decode<V>(codes, scales, *a); }, a->splits, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y, V::THREADS, V::SMEM, random());
     });
     if (!found) return "no such variant";
   } catch (const std::exception& error) {
