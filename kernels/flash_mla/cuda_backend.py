@@ -22,6 +22,7 @@ from kernels.flash_mla.assets import (
 )
 from kernels.flash_mla.call import V_DIM, Call, Workload
 from kernels.nvcc import compile_library, find_nvcc, library_cache
+from kernels.triton_launch import ceil_div, planned_on
 
 SPARSE_SOURCES = {
     "ptx.cuh": CUDA_PTX,
@@ -89,16 +90,16 @@ class SparseCudaBackend:
         return {"num_kv_splits": best_splits(shape, multiprocessors)}
 
     def plan(self, call: Call, params: dict[str, Any]) -> Callable[[Call], tuple[torch.Tensor, torch.Tensor]]:
-        return SparsePlan(call, params)
+        return planned_on(call.q.device, lambda: SparsePlan(call, params))
 
 
 def best_splits(shape: Workload, multiprocessors: int) -> int:
     """The number of splits that takes the fewest tile times; a multiprocessor holds one block."""
-    blocks = shape.groups * -(-shape.shared_rows // SPARSE_HEADS)
-    tiles = max(1, -(-shape.tokens // SPARSE_TILE))
+    blocks = shape.groups * ceil_div(shape.shared_rows, SPARSE_HEADS)
+    tiles = max(1, ceil_div(shape.tokens, SPARSE_TILE))
 
     def tile_times(splits: int) -> float:
-        return -(-blocks * splits // multiprocessors) * (-(-tiles // splits) + BLOCK_OVERHEAD_TILES)
+        return ceil_div(blocks * splits, multiprocessors) * (ceil_div(tiles, splits) + BLOCK_OVERHEAD_TILES)
 
     return min(range(1, min(tiles, SPARSE_MAX_SPLITS) + 1), key=tile_times)
 
@@ -117,12 +118,13 @@ def sparse_args(call: Call, splits: int) -> SparseArgs:
         page_size=page_size,
         page_bytes=call.cache.stride(0) if pages > 1 else 0,
         splits=splits,
-        row_blocks=-(-heads // SPARSE_HEADS),
+        row_blocks=ceil_div(heads, SPARSE_HEADS),
     )
 
 
 class SparsePlan:
-    """Launches for one call_key. The workspace is allocated once and rewritten by every call; outputs are new tensors."""
+    """Launches for one call_key, on the current device. The workspace is allocated once and rewritten by every call; outputs
+    are new tensors."""
 
     def __init__(self, call: Call, params: dict[str, Any]) -> None:
         splits, device = int(params["num_kv_splits"]), call.q.device
@@ -140,8 +142,7 @@ class SparsePlan:
         self.library = self.load()
 
     def load(self) -> ctypes.CDLL:
-        with torch.cuda.device(self.device):
-            return sparse_library(self.device.index or 0)
+        return sparse_library(self.device.index or 0)
 
     def __call__(self, call: Call) -> tuple[torch.Tensor, torch.Tensor]:
         batch, q_len, heads, _ = call.q.shape
@@ -159,7 +160,5 @@ class SparsePlan:
         self.args.sm_scale = call.sm_scale
 
     def launch(self) -> None:
-        with torch.cuda.device(self.device):
-            error = self.library.sparse_decode(ctypes.byref(self.args))
-        if error:
+        if error := self.library.sparse_decode(ctypes.byref(self.args)):
             raise RuntimeError(f"the sparse kernel could not be launched: CUDA error {error}")
