@@ -42,15 +42,14 @@ CUDA_SOURCES = {
     "variants.cuh": CUDA_VARIANTS,
     "launch.cu": CUDA_LAUNCH,
 }
-# The variants of variants.cuh, by their numbers there: KV format, then of mxfp4 the warpgroups that unpack and score.
+# The variants of variants.cuh, by their numbers there.
 CUDA_KERNELS = (
     "fp8_wide",
     "fp8_narrow",
     "fp8_paged",
     "bf16_wide",
     "bf16_paged",
-    "mxfp4_2",
-    "mxfp4_3",
+    "mxfp4",
 )
 CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
 CUDA_MAX_CLUSTER = 16
@@ -59,7 +58,7 @@ H200_MULTIPROCESSORS = 132
 MAP_ALIGNMENT = 64
 MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
 CUDA_POINTERS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_indptr", "block_table", "out", "part", "part_ml", "tickets")
-CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits")
+CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits", "uniform_len")
 
 
 class CudaArgs(ctypes.Structure):
@@ -139,6 +138,7 @@ class CudaPlan:
             self.library = cuda_library(device.index or 0)
         row_blocks = -(-shape.rows // CUDA_ROWS)
         self.blocks = shape.batch * row_blocks
+        self.uniform_len, self.uniform_rows = shape.kv_len, shape.batch * shape.kv_len
         parts = (self.blocks, groups, CUDA_ROWS) if groups > 1 else (0,)
         self.out = torch.empty(*q.shape[:2], V_DIM, dtype=torch.bfloat16, device=device)
         self.part = torch.empty(*parts, V_DIM, dtype=torch.float32, device=device)
@@ -186,6 +186,7 @@ class CudaPlan:
         kv_rows = kv.shape[0]
         if not kv_rows:
             return self.out.zero_()
+        args.uniform_len = self.uniform_len if kv_rows == self.uniform_rows else 0
         q, kv = q.contiguous(), kv.contiguous()
         args.q, args.kv, args.kv_indptr = q.data_ptr(), kv.data_ptr(), kv_indptr.data_ptr()
         with torch.cuda.device(self.device):

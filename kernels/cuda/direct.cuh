@@ -4,7 +4,7 @@
 
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
 template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
-struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, NWG * 128 + 32> {
+struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, STAGES, NWG * 128 + 32> {
   static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
   static constexpr bool PAGED = PAGED_;
 };
@@ -15,7 +15,7 @@ template <class L>
 struct Producer {
   static constexpr int WIDE_BOXES = L::KV == Kv::bf16 ? 9 : 4, ROW_BYTES = L::BYTES / TILE;
   const Args& a;
-  const Work& w;
+  Work& w;
   const CUtensorMap *wide_map, *rope_map;
   uint32_t tile0;
 
@@ -25,30 +25,55 @@ struct Producer {
     if (WIDE_BOXES * 128 < ROW_BYTES) tma_2d(tile + WIDE_BOXES * BOX + first * 64, rope_map, WIDE_BOXES * 128, row, bar);
   }
 
+  __device__ __forceinline__ uint32_t full(int t) const { return tile0 + L::FULL + (uint32_t)t % L::STAGES * 8; }
+  __device__ __forceinline__ void copy_rows(const Work& w, int t) const {
+    copy(tile0 + (uint32_t)t % L::STAGES * L::BYTES, 0, w.row0 + (w.tile0 + t) * TILE, full(t));
+  }
   __device__ __forceinline__ void load(int t) const {
-    const uint32_t stage = (uint32_t)t % L::STAGES, tile = tile0 + stage * L::BYTES, bar = tile0 + L::FULL + stage * 8;
-    const int token = (w.tile0 + t) * TILE;
     if (!L::PAGED) {
-      mbar_expect(bar, L::BYTES);
-      copy(tile, 0, w.row0 + token, bar);
+      mbar_expect(full(t), L::BYTES);
+      copy_rows(w, t);
       return;
     }
+    const int token = (w.tile0 + t) * TILE;
     const int* pages = a.block_table + (size_t)w.sequence * a.table_stride;
     const int box = min(TILE, 1 << a.page_bits), boxes = (min(TILE, w.len - token) + box - 1) / box;
-    mbar_expect(bar, boxes * box * ROW_BYTES);
+    mbar_expect(full(t), boxes * box * ROW_BYTES);
 #pragma unroll 1
     for (int i = 0; i < boxes; i++) {
       const int at = token + i * box;
-      copy(tile, i * box, (__ldg(pages + (at >> a.page_bits)) << a.page_bits) + (at & ((1 << a.page_bits) - 1)), bar);
+      copy(tile0 + (uint32_t)t % L::STAGES * L::BYTES, i * box, (__ldg(pages + (at >> a.page_bits)) << a.page_bits) + (at & ((1 << a.page_bits) - 1)),
+           full(t));
     }
   }
 
-  __device__ __forceinline__ void run(int lane) const {
+  // The first tiles, before it is known for sure which they are, if that can be.
+  __device__ __forceinline__ void start() {
+    int started = 0;
+    Work expected(w);
+    if (!L::PAGED && a.uniform_len) {
+      expected.expect_tiles(a);
+      started = min(expected.tiles, L::STAGES);
+#pragma unroll 1
+      for (int t = 0; t < started; t++) copy_rows(expected, t);
+    }
+    w.find_tiles(a);
+#pragma unroll 1
+    for (int t = 0; t < started; t++) mbar_expect(full(t), L::BYTES);
+    if (started && !w.same_tokens(expected)) {
+#pragma unroll 1
+      for (int t = 0; t < started; t++) discard_copies(full(t));
+      started = 0;
+    }
+#pragma unroll 1
+    for (int t = started; t < min(w.tiles, L::STAGES); t++) load(t);
+  }
+
+  __device__ __forceinline__ void run(int lane) {
     if (lane == 0) {
       prefetch_map(wide_map);
       prefetch_map(rope_map);
-#pragma unroll 1
-      for (int t = 0; t < min(w.tiles, L::STAGES); t++) load(t);
+      start();
     }
     __syncwarp();
     bar_sync(START_BARRIER, L::THREADS);
@@ -70,7 +95,6 @@ mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__
   if (warp == L::HOLDING * 4) {
     if (lane == 0) L::init_barriers(a, smem, 1);
     cluster_arrive();
-    w.find_tiles(a);
     Producer<L>{a, w, &wide_map, &rope_map, smem_u32(smem)}.run(lane);
   } else {
     multiply<L>(a, w, smem, warp, lane);

@@ -20,13 +20,25 @@ constexpr int PACKED_BYTES = 19984;                      // then TILE scale rows
 // grows; only tokens whose largest scale is below 2^-87 are then not rebased in full.
 constexpr int LARGEST_E8M0 = 127 + 13, SMALLEST_E8M0 = 127 - 13, SMALLEST_BASE = -100;
 
-// Starts the copies of `rows` packed rows and their scales to a stage of PACKED_BYTES.
-__device__ __forceinline__ void load_packed(uint32_t stage, const uint8_t* kv, const uint8_t* e8m0, int stride, int rows, uint32_t bar) {
-  const uint32_t skipped = (uint32_t)(uintptr_t)e8m0 & 15, scale_bytes = (skipped + rows * stride + 15) & ~15u;
-  mbar_expect(bar, rows * ROW_BYTES4 + scale_bytes);
-  bulk_load(stage, kv, rows * ROW_BYTES4, bar);
-  bulk_load(stage + PACKED_ROWS, e8m0 - skipped, scale_bytes, bar);
-}
+// A stage of PACKED_BYTES: packed rows of a tile and their scales.
+struct PackedTile {
+  const uint8_t *kv, *e8m0;
+  uint32_t skipped;                                      // bytes of the stage before the first scale
+  int rows, stride;
+
+  __device__ __forceinline__ PackedTile(const Args& a, const Work& w, int t) : rows(min(TILE, w.len - (w.tile0 + t) * TILE)), stride(a.e8m0_stride) {
+    const size_t row = (size_t)w.row0 + (w.tile0 + t) * TILE;
+    kv = a.kv + row * ROW_BYTES4;
+    e8m0 = a.kv_e8m0 + row * stride;
+    skipped = (uint32_t)(uintptr_t)e8m0 & 15;
+  }
+  __device__ __forceinline__ uint32_t scale_bytes() const { return (skipped + rows * stride + 15) & ~15u; }
+  __device__ __forceinline__ void expect(uint32_t bar) const { mbar_expect(bar, rows * ROW_BYTES4 + scale_bytes()); }
+  __device__ __forceinline__ void copy(uint32_t stage, uint32_t bar) const {
+    bulk_load(stage, kv, rows * ROW_BYTES4, bar);
+    bulk_load(stage + PACKED_ROWS, e8m0 - skipped, scale_bytes(), bar);
+  }
+};
 
 // Which token of its warp's 16 an operand row is: two low bits change places, so that the eight lanes that share an access to shared memory
 // read rows of packed bytes in different banks.
@@ -38,10 +50,11 @@ struct TokenQuarter {
   uint32_t e[6];                                         // E8M0 over the base: of its chunks, of the rope chunks
   int base;
 
-  // `stored`: the token's row in a stage of load_packed; `skipped` as there.
-  __device__ __forceinline__ TokenQuarter(uint32_t stage, uint32_t skipped, int stride, int stored, int q) {
+  // Token `token` of a tile, or its last one.
+  __device__ __forceinline__ TokenQuarter(uint32_t stage, const PackedTile& tile, int token, int q) {
+    const int stored = min(token, tile.rows - 1);
     packed = stage + stored * ROW_BYTES4 + q * CHUNK_BYTES;
-    const uint32_t scales = stage + PACKED_ROWS + skipped + stored * stride;
+    const uint32_t scales = stage + PACKED_ROWS + tile.skipped + stored * tile.stride;
 #pragma unroll
     for (int i = 0; i < 6; i++) e[i] = ld_shared_u8(scales + (i < 4 ? 4 * i + q : 12 + i));
     uint32_t largest = max(e[4], e[5]);

@@ -8,8 +8,7 @@ using Narrow = Direct<Kv::e4m3, 1, 2, 2, false>;       // 1: one warpgroup and t
 using Paged = Direct<Kv::e4m3, 2, 5, 1, true>;         // 2
 using Bf16 = Direct<Kv::bf16, 2, 2, 1, false>;         // 3
 using Bf16Paged = Direct<Kv::bf16, 2, 2, 1, true>;     // 4
-using Scoring2 = Unpacked<2, 3, 4>;                    // 5: mxfp4, two warpgroups that unpack and score
-using Scoring3 = Unpacked<3, 3, 5>;                    // 6: three
+using Mxfp4 = Unpacked<2, 3, 2>;                       // 5
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
 template <class F>
@@ -20,8 +19,7 @@ bool with_variant(int variant, F&& f) {
     case 2: f((Paged*)nullptr); return true;
     case 3: f((Bf16*)nullptr); return true;
     case 4: f((Bf16Paged*)nullptr); return true;
-    case 5: f((Scoring2*)nullptr); return true;
-    case 6: f((Scoring3*)nullptr); return true;
+    case 5: f((Mxfp4*)nullptr); return true;
   }
   return false;
 }

@@ -93,6 +93,7 @@ def decode(
         e8m0_stride=scale.shape[-1],
         table_stride=table.shape[-1],
         page_bits=page_size.bit_length() - 1,
+        uniform_len=shape.kv_len if kv.shape[0] == shape.batch * shape.kv_len else 0,
     )
     error = library(change).mla_on_cpu(
         CUDA_KERNELS.index(kernel), ctypes.c_void_p(kv.data_ptr()), ctypes.c_long(kv.shape[0]), ctypes.byref(args), blocks, seed

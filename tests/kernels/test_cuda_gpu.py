@@ -43,6 +43,16 @@ def test_agrees_with_the_oracle(kernel, q_len, heads):
         assert_right(data, on_gpu, {"kernel": kernel, "cluster": cluster, "groups": groups})
 
 
+@pytest.mark.parametrize("lengths", [[130, 130, 130], [200, 0, 190], [1, 2999, 3000]])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_lengths_that_the_host_takes_for_equal(kernel, lengths):
+    """Copies start before the lengths are read; where the host was wrong they are thrown away."""
+    data = make_input(lengths)
+    data[4]["kv_seq_len"] = sum(lengths) // len(lengths)
+    for cluster in (1, 2, 5):
+        assert_right(data, to_gpu(data), {"kernel": kernel, "cluster": cluster, "groups": 1})
+
+
 def check_random_shape(draw):
     data = random_input(draw, sequences=9, longest=3000)
     on_gpu = to_gpu(data)

@@ -37,6 +37,16 @@ def test_stages_are_used_again_and_again(kernel):
         assert_right(data, kernel, seed=seed)
 
 
+@pytest.mark.parametrize("lengths", [[130, 130, 130], [200, 0, 190], [1, 388, 1]])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_lengths_that_the_host_takes_for_equal(kernel, lengths):
+    """Copies start before the lengths are read; where the host was wrong they are thrown away."""
+    data = make_input(lengths)
+    data[4]["kv_seq_len"] = sum(lengths) // len(lengths)
+    for cluster in (1, 2):
+        assert_right(data, kernel, cluster, seed=cluster)
+
+
 def test_a_cluster_of_sixteen():
     assert_right(make_input([1100]), "fp8_narrow", 16)
 

@@ -28,14 +28,15 @@ FAULTS = {
     ),
 }
 MXFP4_FAULTS = {
-    "P and V before they are there": ("unpacked.cuh", "    mbar_wait(smem0 + L::FULL + stage * 8, (t / L::STAGES) & 1);\n", ""),
+    "P and V before they are there": ("unpacked.cuh", "    mbar_wait(L::full(smem0, t), L::parity(t));\n", ""),
     "V overwritten while it is read": ("unpacked.cuh", "if (group == 0 && t >= L::STAGES) mbar_wait(", "if (false) mbar_wait("),
     "packed rows before they have arrived": (
         "unpacked.cuh",
-        "    mbar_wait(smem0 + L::PACKED_FULL + stage * 8, (t / L::PACKED) & 1);\n",
+        "      mbar_wait(smem0 + L::PACKED_FULL + packed * 8, (n / L::PACKED) & 1);\n",
         "",
     ),
-    "maxima of one warpgroup for another's tile": ("unpacked.cuh", "part_weight(m[0], reference[0])", "1.f"),
+    "barriers that the pairs share": ("unpacked.cuh", "V_BYTES, STAGES, STAGES * PAIRS_, PAIRS_ * 256>", "V_BYTES, STAGES, STAGES, PAIRS_ * 256>"),
+    "a new maximum that the output does not hear of": ("unpacked.cuh", "m[0] > reference[0] || m[1] > reference[1]", "false"),
     "queries in the order of their dims": ("block.cuh", "q.template store<B::KV == Kv::e5m2>(", "q.template store<false>("),
 }
 QUICK = ("scores before the tile has arrived", "shares summed before they have arrived")
@@ -64,7 +65,7 @@ def test_mxfp4_fault(fault):
 
     def wrong(seed):
         try:
-            out = cuda_on_cpu.decode(data, "mxfp4_2", 1 + seed % 2, 1, seed, change=MXFP4_FAULTS[fault])
+            out = cuda_on_cpu.decode(data, "mxfp4", 1 + seed % 2, 1, seed, change=MXFP4_FAULTS[fault])
         except RuntimeError:
             return True
         return not worst_rel_l2(out, expected) < 1.5 * BF16_REL_L2
