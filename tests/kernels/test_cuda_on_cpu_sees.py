@@ -35,8 +35,8 @@ MXFP4_FAULTS = {
         "      mbar_wait(smem0 + L::PACKED_FULL + packed * 8, (n / L::PACKED) & 1);\n",
         "",
     ),
-    "barriers that the pairs share": ("unpacked.cuh", "V_BYTES, STAGES, STAGES * PAIRS_, PAIRS_ * 256>", "V_BYTES, STAGES, STAGES, PAIRS_ * 256>"),
-    "a new maximum that the output does not hear of": ("unpacked.cuh", "m[0] > reference[0] || m[1] > reference[1]", "false"),
+    "barriers of both pairs": ("unpacked.cuh", "STAGES, STAGES * PAIRS_, PAIRS_ * 256>", "STAGES, STAGES, PAIRS_ * 256>"),
+    "a new maximum that goes unheard": ("unpacked.cuh", "m[0] > reference[0] || m[1] > reference[1]", "false"),
     "queries in the order of their dims": ("block.cuh", "q.template store<B::KV == Kv::e5m2>(", "q.template store<false>("),
 }
 QUICK = ("scores before the tile has arrived", "shares summed before they have arrived")
