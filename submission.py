@@ -2920,6 +2920,7 @@ struct Args {
   int cluster, groups;         // splits of a sequence = cluster * groups
   int e8m0_stride;             // bytes
   int table_stride, page_bits; // paged only
+  int uniform_len;             // the length of every sequence, if the host knows that they are equal; else 0
 };
 
 struct Work {
@@ -2940,14 +2941,29 @@ struct Work {
     group = blockIdx.z;
   }
   __device__ __forceinline__ void find_tiles(const Args& a) {
-    row0 = __ldg(a.kv_indptr + sequence);
-    len = __ldg(a.kv_indptr + sequence + 1) - row0;
+    const int first = __ldg(a.kv_indptr + sequence);
+    set_tiles(a, first, __ldg(a.kv_indptr + sequence + 1) - first);
+  }
+  // What find_tiles will say if the host is right about the lengths: copies that start at once, and not a cold load later.
+  __device__ __forceinline__ void expect_tiles(const Args& a) { set_tiles(a, sequence * a.uniform_len, a.uniform_len); }
+  __device__ __forceinline__ bool same_tokens(const Work& other) const { return row0 == other.row0 && len == other.len; }
+
+ private:
+  __device__ __forceinline__ void set_tiles(const Args& a, int first, int length) {
+    row0 = first;
+    len = length;
     // 32-bit unsigned divisions: signed 64-bit ones cost hundreds of cycles. At most 2^25 tiles times 64 splits.
     const unsigned splits = a.cluster * a.groups, split = group * a.cluster + rank, all = (unsigned)(len + TILE - 1) / TILE;
     tile0 = all * split / splits;
     tiles = all * (split + 1) / splits - tile0;
   }
 };
+
+// Copies that were started for the wrong rows: their bytes are awaited, and the barrier, at which nobody waits yet, is as it was: two phases on.
+__device__ __forceinline__ void discard_copies(uint32_t bar) {
+  mbar_wait(bar, 0);
+  mbar_arrive(bar);
+}
 """
 
 # >>> kernels/cuda/query.cuh
@@ -3241,16 +3257,14 @@ __device__ __forceinline__ void clear_rows(uint32_t tile, int first, int warp, i
 // acc += P V for this warp's 128 dims, of 8-bit tiles (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
 // a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
 // e5m2 is the high byte of an f16 and needs no conversion.
-// `weigh(weights)` may change the A operand: rows lane / 4 (0 and 2) and lane / 4 + 8 (1 and 3).
-template <bool E5M2, class Weigh>
-__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane, Weigh&& weigh) {
+template <bool E5M2>
+__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
   const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
   const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
 #pragma unroll
   for (int ks = 0; ks < 4; ks++) {
     uint32_t weights[4];
     ldmatrix4(weights, prow + ks * 32);
-    weigh(weights);
 #pragma unroll
     for (int c = 0; c < 8; c += 2) {
       uint32_t x[4];
@@ -3298,7 +3312,7 @@ __device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, 
   if constexpr (KV == Kv::bf16)
     tile_output16(acc, tile + warp * 2 * BOX, p, lane);
   else
-    tile_output8<false>(acc, tile + warp * BOX, p, lane, [](uint32_t (&)[4]) {});
+    tile_output8<false>(acc, tile + warp * BOX, p, lane);
 }
 """
 
@@ -3626,16 +3640,16 @@ CUDA_BLOCK = r"""// What the blocks of every KV format share: the layout of shar
 constexpr int START_BARRIER = 14;
 
 // SCORING warpgroups make scores, of tiles in turn; HOLDING ones hold output. STAGES: tiles of BYTES in shared memory. P_TILES: room for P.
-// THREADS: of the whole block.
-template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int THREADS_>
+// SLOTS: pairs of barriers. THREADS: of the whole block.
+template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int SLOTS_, int THREADS_>
 struct Block {
   static constexpr Kv KV = KV_;
-  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
+  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, SLOTS = SLOTS_, THREADS = THREADS_;
   // Offsets in shared memory, bytes. The combine overlays the tiles.
   static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES;
   static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
-  static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
+  static constexpr int FULL = BARRIERS, EMPTY = FULL + SLOTS * 8, EXCHANGE = EMPTY + SLOTS * 8, END = EXCHANGE + 16;
   static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES;
   static_assert(INBOX + INBOX_BYTES <= Q);
   static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
@@ -3650,7 +3664,7 @@ struct Block {
   static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers) {
     const uint32_t full = smem_u32(smem) + FULL, empty = smem_u32(smem) + EMPTY;
     init_exchange(exchange(smem), blockIdx.x, a.cluster);
-    for (int i = 0; i < STAGES; i++) {
+    for (int i = 0; i < SLOTS; i++) {
       mbar_init(full + i * 8, fillers);
       mbar_init(empty + i * 8, 4);
     }
@@ -3658,14 +3672,17 @@ struct Block {
   }
 };
 
-// What the warpgroups that make scores do first: queries to shared memory, and the block's tiles. Returns the factor of fp8 values.
-template <class B>
-__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
+// What the warpgroups that make scores do first: queries to shared memory, and the block's tiles, just before which and after which `before` and
+// `after` are called. Returns the factor of fp8 values.
+template <class B, class Before, class After>
+__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t* smem, int warp, int lane, Before&& before, After&& after) {
   constexpr int QUERY_WARPS = B::SCORING * 4 < 8 ? B::SCORING * 4 : 8;
   QueryRows<QUERY_WARPS> q;
   if (warp < QUERY_WARPS) q.load(a, w, warp, lane);
   cluster_arrive();
+  before();
   w.find_tiles(a);
+  after();
   const float kv_scale = B::KV == Kv::e4m3 ? __ldg(a.kv_scale) : 1.f;
   if (warp < QUERY_WARPS) {
     if constexpr (B::KV == Kv::bf16)
@@ -3686,7 +3703,7 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
   static_assert(B::SCORING == NWG);
   const uint32_t tile0 = smem_u32(smem), full = tile0 + B::FULL, empty = tile0 + B::EMPTY;
   const int wg = warp >> 2, ww = warp & 3;
-  const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane);
+  const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane, [] {}, [] {});
   Softmax x;
   Output o;
   x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);
@@ -3744,7 +3761,7 @@ CUDA_DIRECT = r"""// MLA decode over an fp8 (e4m3) or bf16 KV cache: the copy en
 
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
 template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
-struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, NWG * 128 + 32> {
+struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, STAGES, NWG * 128 + 32> {
   static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
   static constexpr bool PAGED = PAGED_;
 };
@@ -3755,7 +3772,7 @@ template <class L>
 struct Producer {
   static constexpr int WIDE_BOXES = L::KV == Kv::bf16 ? 9 : 4, ROW_BYTES = L::BYTES / TILE;
   const Args& a;
-  const Work& w;
+  Work& w;
   const CUtensorMap *wide_map, *rope_map;
   uint32_t tile0;
 
@@ -3765,30 +3782,55 @@ struct Producer {
     if (WIDE_BOXES * 128 < ROW_BYTES) tma_2d(tile + WIDE_BOXES * BOX + first * 64, rope_map, WIDE_BOXES * 128, row, bar);
   }
 
+  __device__ __forceinline__ uint32_t full(int t) const { return tile0 + L::FULL + (uint32_t)t % L::STAGES * 8; }
+  __device__ __forceinline__ void copy_rows(const Work& w, int t) const {
+    copy(tile0 + (uint32_t)t % L::STAGES * L::BYTES, 0, w.row0 + (w.tile0 + t) * TILE, full(t));
+  }
   __device__ __forceinline__ void load(int t) const {
-    const uint32_t stage = (uint32_t)t % L::STAGES, tile = tile0 + stage * L::BYTES, bar = tile0 + L::FULL + stage * 8;
-    const int token = (w.tile0 + t) * TILE;
     if (!L::PAGED) {
-      mbar_expect(bar, L::BYTES);
-      copy(tile, 0, w.row0 + token, bar);
+      mbar_expect(full(t), L::BYTES);
+      copy_rows(w, t);
       return;
     }
+    const int token = (w.tile0 + t) * TILE;
     const int* pages = a.block_table + (size_t)w.sequence * a.table_stride;
     const int box = min(TILE, 1 << a.page_bits), boxes = (min(TILE, w.len - token) + box - 1) / box;
-    mbar_expect(bar, boxes * box * ROW_BYTES);
+    mbar_expect(full(t), boxes * box * ROW_BYTES);
 #pragma unroll 1
     for (int i = 0; i < boxes; i++) {
       const int at = token + i * box;
-      copy(tile, i * box, (__ldg(pages + (at >> a.page_bits)) << a.page_bits) + (at & ((1 << a.page_bits) - 1)), bar);
+      copy(tile0 + (uint32_t)t % L::STAGES * L::BYTES, i * box, (__ldg(pages + (at >> a.page_bits)) << a.page_bits) + (at & ((1 << a.page_bits) - 1)),
+           full(t));
     }
   }
 
-  __device__ __forceinline__ void run(int lane) const {
+  // The first tiles, before it is known for sure which they are, if that can be.
+  __device__ __forceinline__ void start() {
+    int started = 0;
+    Work expected(w);
+    if (!L::PAGED && a.uniform_len) {
+      expected.expect_tiles(a);
+      started = min(expected.tiles, L::STAGES);
+#pragma unroll 1
+      for (int t = 0; t < started; t++) copy_rows(expected, t);
+    }
+    w.find_tiles(a);
+#pragma unroll 1
+    for (int t = 0; t < started; t++) mbar_expect(full(t), L::BYTES);
+    if (started && !w.same_tokens(expected)) {
+#pragma unroll 1
+      for (int t = 0; t < started; t++) discard_copies(full(t));
+      started = 0;
+    }
+#pragma unroll 1
+    for (int t = started; t < min(w.tiles, L::STAGES); t++) load(t);
+  }
+
+  __device__ __forceinline__ void run(int lane) {
     if (lane == 0) {
       prefetch_map(wide_map);
       prefetch_map(rope_map);
-#pragma unroll 1
-      for (int t = 0; t < min(w.tiles, L::STAGES); t++) load(t);
+      start();
     }
     __syncwarp();
     bar_sync(START_BARRIER, L::THREADS);
@@ -3810,7 +3852,6 @@ mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__
   if (warp == L::HOLDING * 4) {
     if (lane == 0) L::init_barriers(a, smem, 1);
     cluster_arrive();
-    w.find_tiles(a);
     Producer<L>{a, w, &wide_map, &rope_map, smem_u32(smem)}.run(lane);
   } else {
     multiply<L>(a, w, smem, warp, lane);
@@ -3841,13 +3882,25 @@ constexpr int PACKED_BYTES = 19984;                      // then TILE scale rows
 // grows; only tokens whose largest scale is below 2^-87 are then not rebased in full.
 constexpr int LARGEST_E8M0 = 127 + 13, SMALLEST_E8M0 = 127 - 13, SMALLEST_BASE = -100;
 
-// Starts the copies of `rows` packed rows and their scales to a stage of PACKED_BYTES.
-__device__ __forceinline__ void load_packed(uint32_t stage, const uint8_t* kv, const uint8_t* e8m0, int stride, int rows, uint32_t bar) {
-  const uint32_t skipped = (uint32_t)(uintptr_t)e8m0 & 15, scale_bytes = (skipped + rows * stride + 15) & ~15u;
-  mbar_expect(bar, rows * ROW_BYTES4 + scale_bytes);
-  bulk_load(stage, kv, rows * ROW_BYTES4, bar);
-  bulk_load(stage + PACKED_ROWS, e8m0 - skipped, scale_bytes, bar);
-}
+// A stage of PACKED_BYTES: packed rows of a tile and their scales.
+struct PackedTile {
+  const uint8_t *kv, *e8m0;
+  uint32_t skipped;                                      // bytes of the stage before the first scale
+  int rows, stride;
+
+  __device__ __forceinline__ PackedTile(const Args& a, const Work& w, int t) : rows(min(TILE, w.len - (w.tile0 + t) * TILE)), stride(a.e8m0_stride) {
+    const size_t row = (size_t)w.row0 + (w.tile0 + t) * TILE;
+    kv = a.kv + row * ROW_BYTES4;
+    e8m0 = a.kv_e8m0 + row * stride;
+    skipped = (uint32_t)(uintptr_t)e8m0 & 15;
+  }
+  __device__ __forceinline__ uint32_t scale_bytes() const { return (skipped + rows * stride + 15) & ~15u; }
+  __device__ __forceinline__ void expect(uint32_t bar) const { mbar_expect(bar, rows * ROW_BYTES4 + scale_bytes()); }
+  __device__ __forceinline__ void copy(uint32_t stage, uint32_t bar) const {
+    bulk_load(stage, kv, rows * ROW_BYTES4, bar);
+    bulk_load(stage + PACKED_ROWS, e8m0 - skipped, scale_bytes(), bar);
+  }
+};
 
 // Which token of its warp's 16 an operand row is: two low bits change places, so that the eight lanes that share an access to shared memory
 // read rows of packed bytes in different banks.
@@ -3859,10 +3912,11 @@ struct TokenQuarter {
   uint32_t e[6];                                         // E8M0 over the base: of its chunks, of the rope chunks
   int base;
 
-  // `stored`: the token's row in a stage of load_packed; `skipped` as there.
-  __device__ __forceinline__ TokenQuarter(uint32_t stage, uint32_t skipped, int stride, int stored, int q) {
+  // Token `token` of a tile, or its last one.
+  __device__ __forceinline__ TokenQuarter(uint32_t stage, const PackedTile& tile, int token, int q) {
+    const int stored = min(token, tile.rows - 1);
     packed = stage + stored * ROW_BYTES4 + q * CHUNK_BYTES;
-    const uint32_t scales = stage + PACKED_ROWS + skipped + stored * stride;
+    const uint32_t scales = stage + PACKED_ROWS + tile.skipped + stored * tile.stride;
 #pragma unroll
     for (int i = 0; i < 6; i++) e[i] = ld_shared_u8(scales + (i < 4 ? 4 * i + q : 12 + i));
     uint32_t largest = max(e[4], e[5]);
@@ -3888,45 +3942,28 @@ struct TokenQuarter {
 """
 
 # >>> kernels/cuda/unpacked.cuh
-CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache. A producer warp copies packed rows to shared memory. SCORING warpgroups take tiles in turn: they unpack to
-// e5m2 in registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. One warpgroup holds the output: it
-// multiplies every tile's P and V. Each scoring warpgroup has a running maximum of its own, which travels with P.
+CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache, by pairs of warpgroups that take the tiles in turn. The scoring one of a pair copies packed rows to shared
+// memory, unpacks them to e5m2 in registers, multiplies those by the queries, and leaves P and the 512 dims of V in shared memory; the other one
+// multiplies P by V and holds the output.
 #pragma once
 #include "block.cuh"
 #include "unpack.cuh"
 
 constexpr int V_BYTES = 4 * BOX, SUMS_BARRIER = 13;
 
-// PACKED: packed tiles in shared memory.
-template <int SCORING, int STAGES, int PACKED_>
-struct Unpacked : Block<Kv::e5m2, SCORING, 1, STAGES, V_BYTES, STAGES, SCORING * 128 + 128 + 32> {
-  static constexpr int PACKED = PACKED_, REFERENCES = (Unpacked::END + 15) & ~15, PACKED_AT = REFERENCES + STAGES * ROWS * 4;
-  static constexpr int PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, PACKED_EMPTY = PACKED_FULL + PACKED * 8, SMEM = PACKED_EMPTY + PACKED * 8;
+// PACKED: packed tiles in shared memory of each pair.
+template <int PAIRS_, int STAGES, int PACKED_>
+struct Unpacked : Block<Kv::e5m2, PAIRS_, PAIRS_, STAGES, V_BYTES, STAGES, STAGES * PAIRS_, PAIRS_ * 256> {
+  static constexpr int PAIRS = PAIRS_, PACKED = PACKED_, REFERENCES = (Unpacked::END + 15) & ~15, PACKED_AT = REFERENCES + STAGES * ROWS * 4;
+  static constexpr int PACKED_FULL = PACKED_AT + PAIRS * PACKED * PACKED_BYTES, SMEM = PACKED_FULL + PAIRS * PACKED * 8;
   static_assert(PACKED_FULL % 8 == 0 && SMEM <= 232448);
-  static_assert(2 * PACKED >= SCORING + STAGES, "see Scorer::await_packed");
-};
 
-template <class L>
-__device__ __forceinline__ void copy_packed(const Args& a, const Work& w, uint32_t smem0, int lane) {
-  const size_t first = (size_t)w.row0 + w.tile0 * TILE;
-  auto load = [&](int t) {
-    const uint32_t stage = (uint32_t)t % L::PACKED;
-    const size_t row = first + t * TILE;
-    load_packed(smem0 + L::PACKED_AT + stage * PACKED_BYTES, a.kv + row * ROW_BYTES4, a.kv_e8m0 + row * a.e8m0_stride, a.e8m0_stride,
-                min(TILE, w.len - (w.tile0 + t) * TILE), smem0 + L::PACKED_FULL + stage * 8);
-  };
-  if (lane == 0)
-#pragma unroll 1
-    for (int t = 0; t < min(w.tiles, L::PACKED); t++) load(t);
-  __syncwarp();
-  bar_sync(START_BARRIER, L::THREADS);
-  if (lane == 0)
-#pragma unroll 1
-    for (int t = L::PACKED; t < w.tiles; t++) {
-      mbar_wait(smem0 + L::PACKED_EMPTY + (uint32_t)t % L::PACKED * 8, (t / L::PACKED - 1) & 1);
-      load(t);
-    }
-}
+  // A stage belongs to the pairs in turn, but parity waits are only right one phase behind: every pair has barriers of its own for each stage.
+  static_assert(STAGES % PAIRS == 1 || PAIRS == 1, "tile t has barriers t % SLOTS");
+  static __device__ __forceinline__ uint32_t full(uint32_t smem0, int t) { return smem0 + Unpacked::FULL + (uint32_t)t % Unpacked::SLOTS * 8; }
+  static __device__ __forceinline__ uint32_t empty(uint32_t smem0, int t) { return smem0 + Unpacked::EMPTY + (uint32_t)t % Unpacked::SLOTS * 8; }
+  static __device__ __forceinline__ int parity(int t) { return (uint32_t)t / Unpacked::SLOTS & 1; }
+};
 
 template <class L>
 struct Scorer {
@@ -3935,13 +3972,39 @@ struct Scorer {
   uint8_t* smem;
   int wg, warp, lane;
 
-  // Parity waits are only right one phase behind. The output is made in order of the tiles: this warpgroup's last tile waited for tile
-  // t - SCORING - STAGES to be done, so a stage is never further behind, and of a packed one that other warpgroups use too, the use before
-  // the last is over; the last is awaited first.
-  __device__ __forceinline__ void await_packed(uint32_t smem0, int t) const {
-    const uint32_t stage = (uint32_t)t % L::PACKED;
-    if (L::PACKED % L::SCORING && t >= L::PACKED) mbar_wait(smem0 + L::PACKED_EMPTY + stage * 8, (t / L::PACKED - 1) & 1);
-    mbar_wait(smem0 + L::PACKED_FULL + stage * 8, (t / L::PACKED) & 1);
+  __device__ __forceinline__ uint32_t packed_stage(int n) const { return wg * L::PACKED + (uint32_t)n % L::PACKED; }
+  __device__ __forceinline__ uint32_t packed_at(int n) const { return smem_u32(smem) + L::PACKED_AT + packed_stage(n) * PACKED_BYTES; }
+  __device__ __forceinline__ uint32_t packed_full(int n) const { return smem_u32(smem) + L::PACKED_FULL + packed_stage(n) * 8; }
+
+  // The rest up to `run` is for one thread. Copies of the pair's n-th tile, to a stage that is free.
+  __device__ __forceinline__ void load(int n) const {
+    if (const int t = wg + n * L::PAIRS; t < w.tiles) {
+      const PackedTile tile(a, w, t);
+      tile.expect(packed_full(n));
+      tile.copy(packed_at(n), packed_full(n));
+    }
+  }
+  // The first tiles, before it is known for sure which they are, if that can be; then surely.
+  __device__ __forceinline__ void start_early() const {
+    for (int n = 0; n < L::PACKED; n++) mbar_init(packed_full(n), 1);
+    mbar_init_fence();
+    if (!a.uniform_len) return;
+    Work expected(w);
+    expected.expect_tiles(a);
+    for (int n = 0; n < L::PACKED; n++)
+      if (const int t = wg + n * L::PAIRS; t < expected.tiles) PackedTile(a, expected, t).copy(packed_at(n), packed_full(n));
+  }
+  __device__ __forceinline__ void start() const {
+    Work expected(w);
+    if (a.uniform_len) expected.expect_tiles(a);
+    const bool right = w.same_tokens(expected);
+    for (int n = 0; n < L::PACKED; n++) {
+      const int t = wg + n * L::PAIRS;
+      const bool started = a.uniform_len && t < expected.tiles;
+      if (started) PackedTile(a, expected, t).expect(packed_full(n));
+      if (started && !right) discard_copies(packed_full(n));
+      if (!started || !right) load(n);
+    }
   }
 
   // Dims 128 group .. of this lane's two tokens: one chunk of each, as the operand of four products, to row `row` and row + 8 of V.
@@ -3987,30 +4050,25 @@ struct Scorer {
   __device__ __forceinline__ void run() const {
     const uint32_t smem0 = smem_u32(smem), q_low = operand_low(smem0 + L::Q);
     const int row = warp * 16 + (lane >> 2), q = lane & 3, token = warp * 16 + token_of_row(lane >> 2);
-    const uint8_t* e8m0 = a.kv_e8m0 + ((size_t)w.row0 + w.tile0 * TILE) * a.e8m0_stride;
     float* top = reinterpret_cast<float*>(smem + L::TOP) + wg * 64;
     Softmax x;
     x.init(reinterpret_cast<const float*>(smem + L::ROW_SCALE), a.sm_scale, lane);
 #pragma unroll 1
-    for (int t = wg; t < w.tiles; t += L::SCORING) {
-      const uint32_t packed = (uint32_t)t % L::PACKED, stage = (uint32_t)t % L::STAGES;
-      const uint32_t packed_at = smem0 + L::PACKED_AT + packed * PACKED_BYTES, v = smem0 + stage * V_BYTES;
-      const uint32_t skipped = (uint32_t)(uintptr_t)(e8m0 + (size_t)t * TILE * a.e8m0_stride) & 15;
-      const int last = w.len - (w.tile0 + t) * TILE - 1;   // past it the last token is repeated: its weight will be zero
-      await_packed(smem0, t);
-      const TokenQuarter low(packed_at, skipped, a.e8m0_stride, min(token, last), q), high(packed_at, skipped, a.e8m0_stride, min(token + 8, last), q);
+    for (int n = 0, t = wg; t < w.tiles; n++, t += L::PAIRS) {
+      const uint32_t stage = (uint32_t)t % L::STAGES, v = smem0 + stage * V_BYTES;
+      const PackedTile tile(a, w, t);
+      mbar_wait(packed_full(n), (n / L::PACKED) & 1);
+      const TokenQuarter low(packed_at(n), tile, token, q), high(packed_at(n), tile, token + 8, q);
       float d[16];
       uint32_t operand[2][4][4], rope[2][4];
 #pragma unroll
       for (int group = 0; group < 4; group++) {
         score_group(d, operand[group & 1], low, high, group, q_low);
-        if (group == 0 && t >= L::STAGES) mbar_wait(smem0 + L::EMPTY + stage * 8, (t / L::STAGES - 1) & 1);
+        if (group == 0 && t >= L::STAGES) mbar_wait(L::empty(smem0, t - L::STAGES), L::parity(t - L::STAGES));
         store_group(v, operand[group & 1], group, q, row);
         wgmma_wait_for_registers<1>();
       }
       score_rope(d, rope, low, high, q, q_low);
-      __syncwarp();
-      if (lane == 0) mbar_arrive(smem0 + L::PACKED_EMPTY + packed * 8);
       Bases bases;
       bases.exponent[0] = low.base;
       bases.exponent[1] = high.base;
@@ -4022,45 +4080,38 @@ struct Scorer {
 #pragma unroll
         for (int i = 0; i < 4; i++) reinterpret_cast<float*>(smem + L::REFERENCES)[stage * ROWS + (i >> 1) * 8 + lane * 2 + (i & 1)] = x.m[i];
       __syncwarp();
-      if (lane == 0) mbar_arrive(smem0 + L::FULL + stage * 8);
+      if (lane == 0) mbar_arrive(L::full(smem0, t));
+      if (warp == 0 && lane == 0) load(n + L::PACKED);     // the softmax's barrier: all four warps have read their rows
     }
     reduce_sums(L::exchange(smem), x, wg, warp, lane);
-    bar_sync(SUMS_BARRIER, L::SCORING * 128 + 128);
+    bar_sync(SUMS_BARRIER, L::THREADS);
   }
 };
 
-// The warpgroup that holds the output.
+// The warpgroup of a pair that holds the output.
 template <class L>
-__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int warp, int lane) {
+__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int wg, int warp, int lane) {
   const uint32_t smem0 = smem_u32(smem);
   const float* references = reinterpret_cast<const float*>(smem + L::REFERENCES) + (lane >> 2);
-  float reference[2] = {-INFINITY, -INFINITY};           // the largest so far, of rows lane / 4 and lane / 4 + 8
+  float reference[2] = {-INFINITY, -INFINITY};           // the pair's running maxima of rows lane / 4 and lane / 4 + 8
   Output o;
   o.clear();
 #pragma unroll 1
-  for (int t = 0; t < w.tiles; t++) {
+  for (int t = wg; t < w.tiles; t += L::PAIRS) {
     const uint32_t stage = (uint32_t)t % L::STAGES;
-    mbar_wait(smem0 + L::FULL + stage * 8, (t / L::STAGES) & 1);
+    mbar_wait(L::full(smem0, t), L::parity(t));
     const float m[2] = {references[stage * ROWS], references[stage * ROWS + 8]};
     if (__any_sync(~0u, m[0] > reference[0] || m[1] > reference[1])) {
-      const float grown[2] = {fmaxf(m[0], reference[0]), fmaxf(m[1], reference[1])};
-      o.scale(part_weight(reference[0], grown[0]), part_weight(reference[1], grown[1]));
-      reference[0] = grown[0];
-      reference[1] = grown[1];
+      o.scale(part_weight(reference[0], m[0]), part_weight(reference[1], m[1]));
+      reference[0] = m[0];
+      reference[1] = m[1];
     }
-    const float low = part_weight(m[0], reference[0]), high = part_weight(m[1], reference[1]);
-    const uint32_t lows = pack_f16(low, low), highs = pack_f16(high, high);
-    tile_output8<true>(o.acc, smem0 + stage * V_BYTES + warp * BOX, smem0 + L::P + stage * P_BYTES, lane, [&](uint32_t(&weights)[4]) {
-      weights[0] = mul_f16x2(weights[0], lows);
-      weights[1] = mul_f16x2(weights[1], highs);
-      weights[2] = mul_f16x2(weights[2], lows);
-      weights[3] = mul_f16x2(weights[3], highs);
-    });
+    tile_output8<true>(o.acc, smem0 + stage * V_BYTES + warp * BOX, smem0 + L::P + stage * P_BYTES, lane);
     __syncwarp();
-    if (lane == 0) mbar_arrive(smem0 + L::EMPTY + stage * 8);
+    if (lane == 0) mbar_arrive(L::empty(smem0, t));
   }
-  bar_sync(SUMS_BARRIER, L::SCORING * 128 + 128);
-  combine<Kv::e5m2, 1, L::SCORING>(a, w, L::exchange(smem), o, reference, 1.f, 0, warp, lane);
+  bar_sync(SUMS_BARRIER, L::THREADS);
+  combine<Kv::e5m2, L::PAIRS, L::PAIRS>(a, w, L::exchange(smem), o, reference, 1.f, wg, warp, lane);
 }
 
 template <class L>
@@ -4068,26 +4119,24 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_const
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
   Work w(a);
-  if (wg < L::SCORING) {
-    prepare_queries<L>(a, w, smem, warp, lane);
-    Scorer<L>{a, w, smem, wg, warp & 3, lane}.run();
-  } else if (wg == L::SCORING) {
+  if (wg < L::PAIRS) {
+    const Scorer<L> scorer{a, w, smem, wg, warp & 3, lane};
+    const bool starts = (warp & 3) == 0 && lane == 0;
+    prepare_queries<L>(
+        a, w, smem, warp, lane,
+        [&] {
+          if (starts) scorer.start_early();
+        },
+        [&] {
+          if (starts) scorer.start();
+        });
+    scorer.run();
+  } else {
+    if (warp == L::PAIRS * 4 && lane == 0) L::init_barriers(a, smem, 4);
     cluster_arrive();
     w.find_tiles(a);
     bar_sync(START_BARRIER, L::THREADS);
-    hold_output<L>(a, w, smem, warp & 3, lane);
-  } else {
-    const uint32_t smem0 = smem_u32(smem);
-    if (lane == 0) {
-      for (int i = 0; i < L::PACKED; i++) {
-        mbar_init(smem0 + L::PACKED_FULL + i * 8, 1);
-        mbar_init(smem0 + L::PACKED_EMPTY + i * 8, 4);
-      }
-      L::init_barriers(a, smem, 4);
-    }
-    cluster_arrive();
-    w.find_tiles(a);
-    copy_packed<L>(a, w, smem0, lane);
+    hold_output<L>(a, w, smem, wg - L::PAIRS, warp & 3, lane);
   }
 }
 """
@@ -4103,8 +4152,7 @@ using Narrow = Direct<Kv::e4m3, 1, 2, 2, false>;       // 1: one warpgroup and t
 using Paged = Direct<Kv::e4m3, 2, 5, 1, true>;         // 2
 using Bf16 = Direct<Kv::bf16, 2, 2, 1, false>;         // 3
 using Bf16Paged = Direct<Kv::bf16, 2, 2, 1, true>;     // 4
-using Scoring2 = Unpacked<2, 3, 4>;                    // 5: mxfp4, two warpgroups that unpack and score
-using Scoring3 = Unpacked<3, 3, 5>;                    // 6: three
+using Mxfp4 = Unpacked<2, 3, 2>;                       // 5
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
 template <class F>
@@ -4115,8 +4163,7 @@ bool with_variant(int variant, F&& f) {
     case 2: f((Paged*)nullptr); return true;
     case 3: f((Bf16*)nullptr); return true;
     case 4: f((Bf16Paged*)nullptr); return true;
-    case 5: f((Scoring2*)nullptr); return true;
-    case 6: f((Scoring3*)nullptr); return true;
+    case 5: f((Mxfp4*)nullptr); return true;
   }
   return false;
 }
@@ -4314,15 +4361,14 @@ CUDA_SOURCES = {
     "variants.cuh": CUDA_VARIANTS,
     "launch.cu": CUDA_LAUNCH,
 }
-# The variants of variants.cuh, by their numbers there: KV format, then of mxfp4 the warpgroups that unpack and score.
+# The variants of variants.cuh, by their numbers there.
 CUDA_KERNELS = (
     "fp8_wide",
     "fp8_narrow",
     "fp8_paged",
     "bf16_wide",
     "bf16_paged",
-    "mxfp4_2",
-    "mxfp4_3",
+    "mxfp4",
 )
 CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
 CUDA_MAX_CLUSTER = 16
@@ -4331,7 +4377,7 @@ H200_MULTIPROCESSORS = 132
 MAP_ALIGNMENT = 64
 MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
 CUDA_POINTERS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_indptr", "block_table", "out", "part", "part_ml", "tickets")
-CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits")
+CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits", "uniform_len")
 
 
 class CudaArgs(ctypes.Structure):
@@ -4411,6 +4457,7 @@ class CudaPlan:
             self.library = cuda_library(device.index or 0)
         row_blocks = -(-shape.rows // CUDA_ROWS)
         self.blocks = shape.batch * row_blocks
+        self.uniform_len, self.uniform_rows = shape.kv_len, shape.batch * shape.kv_len
         parts = (self.blocks, groups, CUDA_ROWS) if groups > 1 else (0,)
         self.out = torch.empty(*q.shape[:2], V_DIM, dtype=torch.bfloat16, device=device)
         self.part = torch.empty(*parts, V_DIM, dtype=torch.float32, device=device)
@@ -4458,6 +4505,7 @@ class CudaPlan:
         kv_rows = kv.shape[0]
         if not kv_rows:
             return self.out.zero_()
+        args.uniform_len = self.uniform_len if kv_rows == self.uniform_rows else 0
         q, kv = q.contiguous(), kv.contiguous()
         args.q, args.kv, args.kv_indptr = q.data_ptr(), kv.data_ptr(), kv_indptr.data_ptr()
         with torch.cuda.device(self.device):

@@ -2414,7 +2414,7 @@ struct Args {
   const float* k_scale;        // [1]
   const float* v_scale;        // [1]
   __nv_bfloat16* out;          // as q
-  uint2* part;                 // [pairs, splits, 16, 32] normalised partial outputs, four f16 each, splits > 1 only
+  uint4* part;                 // [pairs, splits, 16, 16] normalised partial outputs, eight f16 each, splits > 1 only
   float* part_lse;             // [pairs, splits, 16] base-2 logarithms of their weights
   unsigned* tickets;           // [pairs], zero before the first launch and after every launch
   float sm_scale;
@@ -2823,23 +2823,33 @@ CUDA_MERGE = r"""// The warps of a block, then the splits of a (row, KV head): t
 #include "attend.cuh"
 
 constexpr int START_BARRIER = 1, MERGE_BARRIER = 2;
-constexpr int MERGE_PITCH = HEAD_DIM * 4 + 16;           // bytes of a row of fp32 sums: neighbouring rows in other banks
+constexpr int OCTET = 8;                       // neighbouring dims: 16 bytes in f16 or bf16
+constexpr int ROW_OCTETS = HEAD_DIM / OCTET;
+constexpr int SHARE_PITCH = HEAD_DIM * 2 + 64; // bytes of a row of f16: neighbouring rows in other banks
 
-// What a thread of a block of WARPS warps sums and stores: QUADS times four neighbouring dims of one row.
+// What a thread of a block of WARPS warps sums and stores: OCTETS times eight neighbouring dims of one row.
 template <int WARPS_>
 struct Piece {
-  static constexpr int WARPS = WARPS_, THREADS = WARPS * 32, ROW_THREADS = THREADS / ROWS, QUADS = HEAD_DIM / 4 / ROW_THREADS;
-  static constexpr int MERGE_BYTES = WARPS * ROWS * MERGE_PITCH, SUMS_BYTES = WARPS * ROWS * 8;
+  static constexpr int WARPS = WARPS_, THREADS = WARPS * 32, ROW_THREADS = THREADS / ROWS, OCTETS = ROW_OCTETS / ROW_THREADS;
+  static constexpr int SHARES_BYTES = WARPS * ROWS * SHARE_PITCH, SUMS_BYTES = WARPS * ROWS * 8;
   int row, first;
-  float4 o[QUADS];
+  float o[OCTETS][OCTET];
   __device__ __forceinline__ explicit Piece(int tid) : row(tid / ROW_THREADS), first(tid % ROW_THREADS), o{} {}
-  __device__ __forceinline__ int quad(int k) const { return first + ROW_THREADS * k; }
+  __device__ __forceinline__ int octet(int k) const { return first + ROW_THREADS * k; }
   __device__ __forceinline__ void scale(float f) {
 #pragma unroll
-    for (int k = 0; k < QUADS; k++) o[k] = make_float4(o[k].x * f, o[k].y * f, o[k].z * f, o[k].w * f);
+    for (int k = 0; k < OCTETS; k++)
+#pragma unroll
+      for (int i = 0; i < OCTET; i++) o[k][i] *= f;
   }
-  __device__ __forceinline__ void add(int k, float f, const float4& y) {
-    o[k] = make_float4(fmaf(f, y.x, o[k].x), fmaf(f, y.y, o[k].y), fmaf(f, y.z, o[k].z), fmaf(f, y.w, o[k].w));
+  __device__ __forceinline__ void add(int k, float f, const uint4& y) {   // f16
+    const uint32_t words[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float2 pair = unpack_f16(words[i]);
+      o[k][2 * i] = fmaf(f, pair.x, o[k][2 * i]);
+      o[k][2 * i + 1] = fmaf(f, pair.y, o[k][2 * i + 1]);
+    }
   }
 };
 
@@ -2847,65 +2857,95 @@ struct Piece {
 template <class P>
 __device__ __forceinline__ void store_output(const Args& a, const Work& w, const P& piece, float scale) {
   if (piece.row >= a.group) return;
-  uint2* dst = reinterpret_cast<uint2*>(a.out + ((size_t)w.pair * a.group + piece.row) * HEAD_DIM);
+  uint4* dst = reinterpret_cast<uint4*>(a.out + ((size_t)w.pair * a.group + piece.row) * HEAD_DIM);
 #pragma unroll
-  for (int k = 0; k < P::QUADS; k++) {
-    const float4 o = piece.o[k];
-    dst[piece.quad(k)] = make_uint2(pack_bf16(o.x * scale, o.y * scale), pack_bf16(o.z * scale, o.w * scale));
+  for (int k = 0; k < P::OCTETS; k++) {
+    uint32_t x[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[i] = pack_bf16(piece.o[k][2 * i] * scale, piece.o[k][2 * i + 1] * scale);
+    dst[piece.octet(k)] = make_uint4(x[0], x[1], x[2], x[3]);
   }
 }
 
-// What one warp hands over: rows of MERGE_PITCH bytes.
-__device__ __forceinline__ void store_sums(const Softmax& x, uint8_t* rows, int lane) {
+// Of a block's rows g and g + 8, where lane = 4 g + c: what makes this warp's acc its share of the normalised output, and the base-2
+// logarithm of the rows' weight.
+struct Totals {
+  float factor[2], lse[2];
+};
+
+// `sums`: shared memory, float2 (what P is relative to, sum) [WARPS][ROWS].
+template <int WARPS>
+__device__ __forceinline__ Totals block_totals(const Softmax& x, float2* sums, int warp, int lane) {
+  const int g = lane >> 2;
+  if ((lane & 3) == 0) {
+    sums[warp * ROWS + g] = make_float2(x.m[0], x.l[0]);
+    sums[warp * ROWS + g + 8] = make_float2(x.m[1], x.l[2]);
+  }
+  bar_sync(MERGE_BARRIER, WARPS * 32);
+  Totals totals;
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    float top = -INFINITY, total = 0.f;
+#pragma unroll
+    for (int i = 0; i < WARPS; i++) top = fmaxf(top, sums[i * ROWS + g + 8 * h].x);
+#pragma unroll
+    for (int i = 0; i < WARPS; i++) {
+      const float2 sum = sums[i * ROWS + g + 8 * h];
+      total = fmaf(exp2_approx(sum.x - top), sum.y, total);
+    }
+    totals.factor[h] = exp2_approx(x.m[h] - top) * (UNPACKED_UNIT / total);
+    totals.lse[h] = top + log2_approx(total);
+  }
+  return totals;
+}
+
+// A warp's share of the normalised output in f16, to rows of SHARE_PITCH bytes.
+__device__ __forceinline__ void store_share(uint8_t* rows, const Softmax& x, const Totals& totals, int lane) {
   const int g = lane >> 2, c = lane & 3;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    float4* row = reinterpret_cast<float4*>(rows + (g + 8 * h) * MERGE_PITCH + c * 32);
+    uint4* row = reinterpret_cast<uint4*>(rows + (g + 8 * h) * SHARE_PITCH);
+    const float f = totals.factor[h];
 #pragma unroll
-    for (int u = 0; u < 4; u++)
+    for (int u = 0; u < 4; u++) {
+      uint32_t y[4];
 #pragma unroll
-      for (int b = 0; b < 2; b++)
-        row[u * 8 + b] = make_float4(x.acc[4 * u][2 * h + b], x.acc[4 * u + 1][2 * h + b], x.acc[4 * u + 2][2 * h + b], x.acc[4 * u + 3][2 * h + b]);
+      for (int i = 0; i < 4; i++) {
+        const int t = 4 * u + (i & 1) * 2, element = 2 * h + (i >> 1);   // dims 32 u + 8 c + 2 i and + 1
+        y[i] = pack_f16(x.acc[t][element] * f, x.acc[t + 1][element] * f);
+      }
+      row[u * 4 + c] = make_uint4(y[0], y[1], y[2], y[3]);
+    }
   }
 }
 
-// The sums of a block: piece.o is normalised; returns the base-2 logarithm of its weight. `sums` and `merge` are shared memory that nobody
-// reads any more once all warps have arrived; float2 (what P is relative to, sum) [WARPS][ROWS] and the rows of all warps.
+// The normalised output of a block. `shares`: shared memory that nobody reads any more once all warps have arrived at block_totals.
 template <class P>
-__device__ __forceinline__ float merge_warps(P& piece, const Softmax& x, float2* sums, uint8_t* merge, int warp, int lane) {
-  if ((lane & 3) == 0) {
-    sums[warp * ROWS + (lane >> 2)] = make_float2(x.m[0], x.l[0]);
-    sums[warp * ROWS + (lane >> 2) + 8] = make_float2(x.m[1], x.l[2]);
-  }
-  bar_sync(MERGE_BARRIER, P::THREADS);
-  store_sums(x, merge + warp * ROWS * MERGE_PITCH, lane);
-  float top = -INFINITY, total = 0.f, factor[P::WARPS];
-#pragma unroll
-  for (int i = 0; i < P::WARPS; i++) top = fmaxf(top, sums[i * ROWS + piece.row].x);
-#pragma unroll
-  for (int i = 0; i < P::WARPS; i++) {
-    const float2 sum = sums[i * ROWS + piece.row];
-    factor[i] = exp2_approx(sum.x - top);
-    total = fmaf(factor[i], sum.y, total);
-  }
+__device__ __forceinline__ void merge_warps(P& piece, const Softmax& x, const Totals& totals, uint8_t* shares, int warp, int lane) {
+  store_share(shares + warp * ROWS * SHARE_PITCH, x, totals, lane);
   bar_sync(MERGE_BARRIER, P::THREADS);
 #pragma unroll
   for (int i = 0; i < P::WARPS; i++)
 #pragma unroll
-    for (int k = 0; k < P::QUADS; k++)
-      piece.add(k, factor[i], *reinterpret_cast<const float4*>(merge + (i * ROWS + piece.row) * MERGE_PITCH + piece.quad(k) * 16));
-  piece.scale(UNPACKED_UNIT / total);
-  return top + log2_approx(total);
+    for (int k = 0; k < P::OCTETS; k++)
+      piece.add(k, 1.f, reinterpret_cast<const uint4*>(shares + (i * ROWS + piece.row) * SHARE_PITCH)[piece.octet(k)]);
 }
 
-// Stores the outputs of a split; whether all active splits have now done so.
+// Stores the output of a split; whether all active splits have now done so.
 template <class P>
-__device__ __forceinline__ bool hand_in(const Args& a, const Work& w, const P& piece, float lse, int active, int tid) {
-  const size_t row = ((size_t)w.pair * a.splits + w.split) * ROWS + piece.row;
+__device__ __forceinline__ bool hand_in(const Args& a, const Work& w, const P& piece, const Totals& totals, int active, int tid) {
+  const size_t first = ((size_t)w.pair * a.splits + w.split) * ROWS;
 #pragma unroll
-  for (int k = 0; k < P::QUADS; k++)
-    __stcg(a.part + row * (HEAD_DIM / 4) + piece.quad(k), make_uint2(pack_f16(piece.o[k].x, piece.o[k].y), pack_f16(piece.o[k].z, piece.o[k].w)));
-  if (piece.first == 0) __stcg(a.part_lse + row, lse);
+  for (int k = 0; k < P::OCTETS; k++) {
+    uint32_t x[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[i] = pack_f16(piece.o[k][2 * i], piece.o[k][2 * i + 1]);
+    __stcg(a.part + (first + piece.row) * ROW_OCTETS + piece.octet(k), make_uint4(x[0], x[1], x[2], x[3]));
+  }
+  if (tid < 32 && (tid & 3) == 0) {
+    __stcg(a.part_lse + first + (tid >> 2), totals.lse[0]);
+    __stcg(a.part_lse + first + (tid >> 2) + 8, totals.lse[1]);
+  }
   __threadfence();
   bar_sync(MERGE_BARRIER, P::THREADS);
   const bool last = bar_or(MERGE_BARRIER, P::THREADS, tid == 0 && atomicAdd(a.tickets + w.pair, 1u) == (unsigned)active - 1);
@@ -2926,14 +2966,14 @@ __device__ __forceinline__ void combine_splits(const Args& a, const Work& w, P& 
 #pragma unroll 1
   for (int start = 0; start < active; start += AT_ONCE) {
     float lse[AT_ONCE];
-    uint2 part[AT_ONCE][P::QUADS];
+    uint4 part[AT_ONCE][P::OCTETS];
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
       const bool there = start + i < active;
       const size_t row = first + (size_t)(there ? start + i : 0) * ROWS;
       lse[i] = there ? __ldcg(a.part_lse + row) : -INFINITY;
 #pragma unroll
-      for (int k = 0; k < P::QUADS; k++) part[i][k] = __ldcg(a.part + row * (HEAD_DIM / 4) + piece.quad(k));
+      for (int k = 0; k < P::OCTETS; k++) part[i][k] = __ldcg(a.part + row * ROW_OCTETS + piece.octet(k));
     }
     const float before = top;
 #pragma unroll
@@ -2946,10 +2986,7 @@ __device__ __forceinline__ void combine_splits(const Args& a, const Work& w, P& 
       const float weight = exp2_approx(lse[i] - top);
       total += weight;
 #pragma unroll
-      for (int k = 0; k < P::QUADS; k++) {
-        const float2 lo = unpack_f16(part[i][k].x), hi = unpack_f16(part[i][k].y);
-        piece.add(k, weight, make_float4(lo.x, lo.y, hi.x, hi.y));
-      }
+      for (int k = 0; k < P::OCTETS; k++) piece.add(k, weight, part[i][k]);
     }
   }
   piece.scale(1.f / total);
@@ -2970,7 +3007,7 @@ struct Variant {
   // Offsets in shared memory, bytes. The merge overlays the rings.
   static constexpr int RING = STAGES * STAGE_BYTES, SCALES = WARPS * RING, QUERY = SCALES + WARPS * SCALES_BYTES, PAGES = QUERY + QUERY_BYTES;
   static constexpr int SUMS = PAGES + WARPS * MAX_TOPK * 4, BARRIERS = SUMS + Part::SUMS_BYTES, SMEM = BARRIERS + WARPS * STAGES * 8;
-  static_assert(Part::MERGE_BYTES <= SCALES);
+  static_assert(Part::SHARES_BYTES <= SCALES);
 };
 
 // The warp's share of the listed pages: every TEAMS-th from its team's first. `visible`: tokens of its tile that it sees in the row's own block.
@@ -3021,9 +3058,10 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   Softmax x(q, a.sm_scale * k_scale);
   attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::SCALES + warp * SCALES_BYTES, lane);
 
-  const float lse = merge_warps(piece, x, reinterpret_cast<float2*>(smem + V::SUMS), smem, warp, lane);
+  const Totals totals = block_totals<V::WARPS>(x, reinterpret_cast<float2*>(smem + V::SUMS), warp, lane);
+  merge_warps(piece, x, totals, smem, warp, lane);
   if (share.active > 1) {
-    if (!hand_in(a, w, piece, lse, share.active, tid)) return;
+    if (!hand_in(a, w, piece, totals, share.active, tid)) return;
     combine_splits(a, w, piece, share.active);
   }
   store_output(a, w, piece, v_scale);
@@ -3064,7 +3102,7 @@ static int make_map(CUtensorMap* map, const void* cache, long bytes, long plane_
   const cuuint64_t strides[2] = {(cuuint64_t)row_bytes, (cuuint64_t)plane_bytes};
   const cuuint32_t box[3] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2}, element[3] = {1, 1, 1};
   return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                   swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                   swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 struct CacheMaps {                                // 64-byte aligned; remade when the cache lies elsewhere

@@ -121,8 +121,8 @@ MISTAKES = {
     "tickets stay": ("merge.cuh", "if (tid == 0) a.tickets[w.pair] = 0;", ""),
     "warps do not wait for each other's sums": (
         "merge.cuh",
-        "  }\n  bar_sync(MERGE_BARRIER, P::THREADS);\n#pragma unroll",
-        "  }\n#pragma unroll",
+        "x, totals, lane);\n  bar_sync(MERGE_BARRIER, P::THREADS);",
+        "x, totals, lane);",
     ),
     "queries are read before they are stored": ("decode.cuh", "bar_sync(START_BARRIER, V::THREADS);", ""),
 }

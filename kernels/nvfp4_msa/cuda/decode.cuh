@@ -11,7 +11,7 @@ struct Variant {
   // Offsets in shared memory, bytes. The merge overlays the rings.
   static constexpr int RING = STAGES * STAGE_BYTES, SCALES = WARPS * RING, QUERY = SCALES + WARPS * SCALES_BYTES, PAGES = QUERY + QUERY_BYTES;
   static constexpr int SUMS = PAGES + WARPS * MAX_TOPK * 4, BARRIERS = SUMS + Part::SUMS_BYTES, SMEM = BARRIERS + WARPS * STAGES * 8;
-  static_assert(Part::MERGE_BYTES <= SCALES);
+  static_assert(Part::SHARES_BYTES <= SCALES);
 };
 
 // The warp's share of the listed pages: every TEAMS-th from its team's first. `visible`: tokens of its tile that it sees in the row's own block.
@@ -62,9 +62,10 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   Softmax x(q, a.sm_scale * k_scale);
   attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::SCALES + warp * SCALES_BYTES, lane);
 
-  const float lse = merge_warps(piece, x, reinterpret_cast<float2*>(smem + V::SUMS), smem, warp, lane);
+  const Totals totals = block_totals<V::WARPS>(x, reinterpret_cast<float2*>(smem + V::SUMS), warp, lane);
+  merge_warps(piece, x, totals, smem, warp, lane);
   if (share.active > 1) {
-    if (!hand_in(a, w, piece, lse, share.active, tid)) return;
+    if (!hand_in(a, w, piece, totals, share.active, tid)) return;
     combine_splits(a, w, piece, share.active);
   }
   store_output(a, w, piece, v_scale);

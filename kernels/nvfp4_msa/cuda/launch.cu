@@ -15,7 +15,7 @@ static int make_map(CUtensorMap* map, const void* cache, long bytes, long plane_
   const cuuint64_t strides[2] = {(cuuint64_t)row_bytes, (cuuint64_t)plane_bytes};
   const cuuint32_t box[3] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2}, element[3] = {1, 1, 1};
   return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                   swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                   swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 struct CacheMaps {                                // 64-byte aligned; remade when the cache lies elsewhere

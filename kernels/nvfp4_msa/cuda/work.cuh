@@ -24,7 +24,7 @@ struct Args {
   const float* k_scale;        // [1]
   const float* v_scale;        // [1]
   __nv_bfloat16* out;          // as q
-  uint2* part;                 // [pairs, splits, 16, 32] normalised partial outputs, four f16 each, splits > 1 only
+  uint4* part;                 // [pairs, splits, 16, 16] normalised partial outputs, eight f16 each, splits > 1 only
   float* part_lse;             // [pairs, splits, 16] base-2 logarithms of their weights
   unsigned* tickets;           // [pairs], zero before the first launch and after every launch
   float sm_scale;
