@@ -21,7 +21,7 @@ from kernels.nvfp4_msa.assets import (
     CUDA_UNPACK,
     CUDA_WORK,
 )
-from kernels.nvfp4_msa.layout import HEAD_BYTES, HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, Shape
+from kernels.nvfp4_msa.layout import HEAD_BYTES, HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, RequestsError, Shape
 
 CUDA_SOURCES = {
     "ptx.cuh": CUDA_PTX,
@@ -36,13 +36,14 @@ CUDA_SOURCES = {
 }
 CUDA_ROWS = 16  # query heads of a KV head, padded
 CUDA_MAX_SPLITS = 64
+CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
 CUDA_UNIT = 64  # bytes: a row of a tensor map, a token's codes
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
 H200_MULTIPROCESSORS = 132
 CUDA_INPUTS = Inputs._fields[:-1]
 CUDA_POINTERS = (*CUDA_INPUTS, "out", "part", "part_lse", "tickets")
-CUDA_INTS = ("pairs", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "splits")
+CUDA_INTS = ("rows", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "splits")
 
 
 class CudaArgs(ctypes.Structure):
@@ -104,7 +105,7 @@ def make_args(inputs: Inputs, work: Workspace, splits: int) -> CudaArgs:
         part_lse=work.part_lse.data_ptr(),
         tickets=work.tickets.data_ptr(),
         sm_scale=config["sm_scale"],
-        pairs=len(work.tickets),
+        rows=inputs.q.shape[0],
         requests=inputs.seq_lens.numel(),
         q_len=config["q_len"],
         kv_heads=config["num_kv_heads"],
@@ -186,6 +187,8 @@ class CudaPlan:
             raise ValueError(f"num_kv_splits={self.splits}: from 1 to {CUDA_MAX_SPLITS}")
         if variant not in CUDA_VARIANTS:
             raise ValueError(f"{', '.join(CUDA_SIZES)} are {variant[:3]}: one of {CUDA_SHAPES}")
+        if len(inputs.q) > CUDA_MAX_ROWS:
+            raise RequestsError(f"q has {len(inputs.q)} rows; the CUDA kernel serves up to {CUDA_MAX_ROWS}: split the batch")
         if inputs.cache.data_ptr() % CUDA_ALIGNMENT:
             offset = inputs.cache.data_ptr() % CUDA_ALIGNMENT
             raise ContiguityError(f"the cache begins {offset} bytes past a multiple of {CUDA_ALIGNMENT}; align it")

@@ -2378,6 +2378,12 @@ __device__ __forceinline__ uint32_t high_twice(uint32_t x) {
   asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {h,h};}" : "=r"(r) : "r"(x));
   return r;
 }
+// What this thread's block has written before is visible to whoever draws later, and what earlier ones wrote is visible here.
+__device__ __forceinline__ unsigned draw_ticket(unsigned* counter) {
+  unsigned r;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(r) : "l"(counter) : "memory");
+  return r;
+}
 // Keeps a value in its register: the compiler must not compute it again where it is used.
 __device__ __forceinline__ void keep(uint32_t& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ float log2_approx(float x) {
@@ -2399,7 +2405,7 @@ CUDA_WORK = r"""// What the NVFP4 decode kernel shares: sizes, arguments, and wh
 constexpr int HEAD_DIM = 128, ROWS = 16;       // ROWS: query heads of a KV head, padded
 constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's share of a page
 constexpr int TEAM = PAGE / TILE;              // warps
-constexpr int MAX_TOPK = 64, PAIRS_IN_Y = 1 << 15;   // a grid has blocks (split, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y)
+constexpr int MAX_TOPK = 64;
 constexpr float LOG2E = 1.4426950408889634f;
 // Sections of a page in 64-byte units for each KV head: K data from 0, K scales, then the same of V.
 constexpr int UNIT = 64, K_SCALES = 128, V_DATA = 144, HEAD_UNITS = 288;
@@ -2418,8 +2424,7 @@ struct Args {
   float* part_lse;             // [pairs, splits, 16] base-2 logarithms of their weights
   unsigned* tickets;           // [pairs], zero before the first launch and after every launch
   float sm_scale;
-  int pairs;                   // rows * kv_heads
-  int requests, q_len, kv_heads, group;
+  int rows, requests, q_len, kv_heads, group;
   int topk_rows, slots, table_stride, splits;
 };
 
@@ -2427,12 +2432,13 @@ struct Work {
   int pair, split, row, kv_head, request;
   int pos;                     // of the row in its sequence; negative: it sees nothing
 
+  // A grid has blocks (split, KV head, row).
   __device__ __forceinline__ explicit Work(const Args& a) {
-    pair = (int)(blockIdx.z * PAIRS_IN_Y + blockIdx.y);
     split = (int)blockIdx.x;
-    row = (unsigned)pair / (unsigned)a.kv_heads;
-    kv_head = pair - row * a.kv_heads;
-    request = (unsigned)row / (unsigned)a.q_len;
+    kv_head = (int)blockIdx.y;
+    row = (int)blockIdx.z;
+    pair = row * a.kv_heads + kv_head;
+    request = a.q_len == 1 ? row : (unsigned)row / (unsigned)a.q_len;
   }
 
   // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,
@@ -2467,8 +2473,8 @@ struct Work {
 struct Share {
   int first, tiles, active;    // active: splits that have a slot, at least one
   __device__ __forceinline__ Share(int count, int split, int splits) {
-    const int chunk = (unsigned)(count + splits - 1) / (unsigned)splits;
-    active = chunk ? (unsigned)(count + chunk - 1) / (unsigned)chunk : 1;
+    const int chunk = splits == 1 ? count : (unsigned)(count + splits - 1) / (unsigned)splits;
+    active = splits == 1 || count == 0 ? 1 : (unsigned)(count + chunk - 1) / (unsigned)chunk;
     first = split * chunk;
     tiles = max(0, min(chunk, count - first));
   }
@@ -2946,13 +2952,9 @@ __device__ __forceinline__ bool hand_in(const Args& a, const Work& w, const P& p
     __stcg(a.part_lse + first + (tid >> 2), totals.lse[0]);
     __stcg(a.part_lse + first + (tid >> 2) + 8, totals.lse[1]);
   }
-  __threadfence();
   bar_sync(MERGE_BARRIER, P::THREADS);
-  const bool last = bar_or(MERGE_BARRIER, P::THREADS, tid == 0 && atomicAdd(a.tickets + w.pair, 1u) == (unsigned)active - 1);
-  if (last) {
-    __threadfence();
-    if (tid == 0) a.tickets[w.pair] = 0;                 // for the next launch
-  }
+  const bool last = bar_or(MERGE_BARRIER, P::THREADS, tid == 0 && draw_ticket(a.tickets + w.pair) == (unsigned)active - 1);
+  if (last && tid == 0) a.tickets[w.pair] = 0;             // for the next launch
   return last;
 }
 
@@ -3038,7 +3040,6 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   const int tid = threadIdx.x, warp = __shfl_sync(~0u, tid >> 5, 0), lane = tid & 31, member = warp % TEAM;
   typename V::Part piece(tid);
   Work w(a);
-  if (w.pair >= a.pairs) return;
   const uint32_t base = smem_u32(smem);
   const int* pages = reinterpret_cast<const int*>(smem + V::PAGES) + warp * MAX_TOPK;
   const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, member);
@@ -3143,7 +3144,7 @@ int nvfp4_launch(int variant, CacheMaps* maps, long units, const Args* a) {
   int error = maps->describe(a->cache, units, a->kv_heads);
   if (error) return error;
   error = cudaErrorInvalidValue;
-  const dim3 grid(a->splits, min(a->pairs, PAIRS_IN_Y), (a->pairs + PAIRS_IN_Y - 1) / PAIRS_IN_Y);
+  const dim3 grid(a->splits, a->kv_heads, a->rows);
   with_variant(variant, [&](auto* v) {
     using V = std::remove_pointer_t<decltype(v)>;
     nvfp4_decode<V><<<grid, V::THREADS, V::SMEM>>>(maps->codes, maps->scales, *a);
@@ -3178,7 +3179,7 @@ import torch
 #     CUDA_UNPACK,
 #     CUDA_WORK,
 # )
-# from kernels.nvfp4_msa.layout import HEAD_BYTES, HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, Shape
+# from kernels.nvfp4_msa.layout import HEAD_BYTES, HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, RequestsError, Shape
 
 CUDA_SOURCES = {
     "ptx.cuh": CUDA_PTX,
@@ -3193,13 +3194,14 @@ CUDA_SOURCES = {
 }
 CUDA_ROWS = 16  # query heads of a KV head, padded
 CUDA_MAX_SPLITS = 64
+CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
 CUDA_UNIT = 64  # bytes: a row of a tensor map, a token's codes
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
 H200_MULTIPROCESSORS = 132
 CUDA_INPUTS = Inputs._fields[:-1]
 CUDA_POINTERS = (*CUDA_INPUTS, "out", "part", "part_lse", "tickets")
-CUDA_INTS = ("pairs", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "splits")
+CUDA_INTS = ("rows", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "splits")
 
 
 class CudaArgs(ctypes.Structure):
@@ -3261,7 +3263,7 @@ def make_args(inputs: Inputs, work: Workspace, splits: int) -> CudaArgs:
         part_lse=work.part_lse.data_ptr(),
         tickets=work.tickets.data_ptr(),
         sm_scale=config["sm_scale"],
-        pairs=len(work.tickets),
+        rows=inputs.q.shape[0],
         requests=inputs.seq_lens.numel(),
         q_len=config["q_len"],
         kv_heads=config["num_kv_heads"],
@@ -3343,6 +3345,8 @@ class CudaPlan:
             raise ValueError(f"num_kv_splits={self.splits}: from 1 to {CUDA_MAX_SPLITS}")
         if variant not in CUDA_VARIANTS:
             raise ValueError(f"{', '.join(CUDA_SIZES)} are {variant[:3]}: one of {CUDA_SHAPES}")
+        if len(inputs.q) > CUDA_MAX_ROWS:
+            raise RequestsError(f"q has {len(inputs.q)} rows; the CUDA kernel serves up to {CUDA_MAX_ROWS}: split the batch")
         if inputs.cache.data_ptr() % CUDA_ALIGNMENT:
             offset = inputs.cache.data_ptr() % CUDA_ALIGNMENT
             raise ContiguityError(f"the cache begins {offset} bytes past a multiple of {CUDA_ALIGNMENT}; align it")

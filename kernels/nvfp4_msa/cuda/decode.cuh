@@ -42,7 +42,6 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   const int tid = threadIdx.x, warp = __shfl_sync(~0u, tid >> 5, 0), lane = tid & 31, member = warp % TEAM;
   typename V::Part piece(tid);
   Work w(a);
-  if (w.pair >= a.pairs) return;
   const uint32_t base = smem_u32(smem);
   const int* pages = reinterpret_cast<const int*>(smem + V::PAGES) + warp * MAX_TOPK;
   const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, member);

@@ -56,7 +56,7 @@ int nvfp4_launch(int variant, CacheMaps* maps, long units, const Args* a) {
   int error = maps->describe(a->cache, units, a->kv_heads);
   if (error) return error;
   error = cudaErrorInvalidValue;
-  const dim3 grid(a->splits, min(a->pairs, PAIRS_IN_Y), (a->pairs + PAIRS_IN_Y - 1) / PAIRS_IN_Y);
+  const dim3 grid(a->splits, a->kv_heads, a->rows);
   with_variant(variant, [&](auto* v) {
     using V = std::remove_pointer_t<decltype(v)>;
     nvfp4_decode<V><<<grid, V::THREADS, V::SMEM>>>(maps->codes, maps->scales, *a);

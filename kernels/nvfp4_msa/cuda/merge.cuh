@@ -126,13 +126,9 @@ __device__ __forceinline__ bool hand_in(const Args& a, const Work& w, const P& p
     __stcg(a.part_lse + first + (tid >> 2), totals.lse[0]);
     __stcg(a.part_lse + first + (tid >> 2) + 8, totals.lse[1]);
   }
-  __threadfence();
   bar_sync(MERGE_BARRIER, P::THREADS);
-  const bool last = bar_or(MERGE_BARRIER, P::THREADS, tid == 0 && atomicAdd(a.tickets + w.pair, 1u) == (unsigned)active - 1);
-  if (last) {
-    __threadfence();
-    if (tid == 0) a.tickets[w.pair] = 0;                 // for the next launch
-  }
+  const bool last = bar_or(MERGE_BARRIER, P::THREADS, tid == 0 && draw_ticket(a.tickets + w.pair) == (unsigned)active - 1);
+  if (last && tid == 0) a.tickets[w.pair] = 0;             // for the next launch
   return last;
 }
 

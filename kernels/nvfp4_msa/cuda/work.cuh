@@ -9,7 +9,7 @@
 constexpr int HEAD_DIM = 128, ROWS = 16;       // ROWS: query heads of a KV head, padded
 constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's share of a page
 constexpr int TEAM = PAGE / TILE;              // warps
-constexpr int MAX_TOPK = 64, PAIRS_IN_Y = 1 << 15;   // a grid has blocks (split, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y)
+constexpr int MAX_TOPK = 64;
 constexpr float LOG2E = 1.4426950408889634f;
 // Sections of a page in 64-byte units for each KV head: K data from 0, K scales, then the same of V.
 constexpr int UNIT = 64, K_SCALES = 128, V_DATA = 144, HEAD_UNITS = 288;
@@ -28,8 +28,7 @@ struct Args {
   float* part_lse;             // [pairs, splits, 16] base-2 logarithms of their weights
   unsigned* tickets;           // [pairs], zero before the first launch and after every launch
   float sm_scale;
-  int pairs;                   // rows * kv_heads
-  int requests, q_len, kv_heads, group;
+  int rows, requests, q_len, kv_heads, group;
   int topk_rows, slots, table_stride, splits;
 };
 
@@ -37,12 +36,13 @@ struct Work {
   int pair, split, row, kv_head, request;
   int pos;                     // of the row in its sequence; negative: it sees nothing
 
+  // A grid has blocks (split, KV head, row).
   __device__ __forceinline__ explicit Work(const Args& a) {
-    pair = (int)(blockIdx.z * PAIRS_IN_Y + blockIdx.y);
     split = (int)blockIdx.x;
-    row = (unsigned)pair / (unsigned)a.kv_heads;
-    kv_head = pair - row * a.kv_heads;
-    request = (unsigned)row / (unsigned)a.q_len;
+    kv_head = (int)blockIdx.y;
+    row = (int)blockIdx.z;
+    pair = row * a.kv_heads + kv_head;
+    request = a.q_len == 1 ? row : (unsigned)row / (unsigned)a.q_len;
   }
 
   // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,
@@ -77,8 +77,8 @@ struct Work {
 struct Share {
   int first, tiles, active;    // active: splits that have a slot, at least one
   __device__ __forceinline__ Share(int count, int split, int splits) {
-    const int chunk = (unsigned)(count + splits - 1) / (unsigned)splits;
-    active = chunk ? (unsigned)(count + chunk - 1) / (unsigned)chunk : 1;
+    const int chunk = splits == 1 ? count : (unsigned)(count + splits - 1) / (unsigned)splits;
+    active = splits == 1 || count == 0 ? 1 : (unsigned)(count + chunk - 1) / (unsigned)chunk;
     first = split * chunk;
     tiles = max(0, min(chunk, count - first));
   }

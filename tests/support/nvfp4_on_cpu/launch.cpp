@@ -6,11 +6,11 @@ static thread_local std::string failure;
 
 extern "C" int nvfp4_args_bytes() { return sizeof(Args); }
 
-// One launch of `pairs` pairs in a random order. Returns nothing, or what went wrong.
+// One launch, its pairs in a random order. Returns nothing, or what went wrong.
 extern "C" const char* nvfp4_on_cpu(int variant, long units, const Args* a, unsigned seed) {
   try {
     std::mt19937 random(seed);
-    std::vector<unsigned> pairs(a->pairs);
+    std::vector<unsigned> pairs(a->rows * a->kv_heads);
     for (size_t i = 0; i < pairs.size(); i++) pairs[i] = (unsigned)i;
     std::shuffle(pairs.begin(), pairs.end(), random);
     const long plane_bytes = (long)a->kv_heads * V_DATA * UNIT, plane_units = units - a->kv_heads * V_DATA;
@@ -19,7 +19,7 @@ extern "C" const char* nvfp4_on_cpu(int variant, long units, const Args* a, unsi
     const bool found = with_variant(variant, [&](auto* v) {
       using V = std::remove_pointer_t<decltype(v)>;
       for (const unsigned pair : pairs)
-        machine::run_cluster([&] { nvfp4_decode<V>(codes, scales, *a); }, a->splits, pair % PAIRS_IN_Y, pair / PAIRS_IN_Y, V::THREADS, V::SMEM, random());
+        machine::run_cluster([&] { nvfp4_decode<V>(codes, scales, *a); }, a->splits, pair % a->kv_heads, pair / a->kv_heads, V::THREADS, V::SMEM, random());
     });
     if (!found) return "no such variant";
   } catch (const std::exception& error) {
