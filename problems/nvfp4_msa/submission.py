@@ -3351,14 +3351,17 @@ class CudaPlan:
             offset = inputs.cache.data_ptr() % CUDA_ALIGNMENT
             raise ContiguityError(f"the cache begins {offset} bytes past a multiple of {CUDA_ALIGNMENT}; align it")
         self.number = CUDA_VARIANTS.index(variant)
-        with torch.cuda.device(self.device):
-            self.library = cuda_library(self.device.index or 0)
+        self.library = self.load()
         self.workspace = make_workspace(inputs, self.splits)
         self.out, self.partial, self.lse, self.tickets = self.workspace
         self.args, self.units = make_args(inputs, self.workspace, self.splits), cache_units(inputs)
         self.storage = ctypes.create_string_buffer(self.library.nvfp4_maps_bytes() + MAP_ALIGNMENT)
         self.maps = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
         self.launching = False
+
+    def load(self) -> ctypes.CDLL:
+        with torch.cuda.device(self.device):
+            return cuda_library(self.device.index or 0)
 
     def __call__(self, data: tuple) -> torch.Tensor:
         if self.launching:

@@ -1,82 +1,50 @@
-"""The CUDA kernel of the NVFP4 problem compiled for this CPU (tests/support/cuda_on_cpu) and called like its backend."""
+"""The CUDA kernel of the NVFP4 problem compiled for this CPU (tests/support: cuda_on_cpu, nvfp4_on_cpu)."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import shutil
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
+from cpu_build import build
 
-from kernels.nvfp4_msa.cuda_backend import (
-    CUDA_SHAPES,
-    CUDA_SOURCES,
-    CUDA_VARIANTS,
-    CudaArgs,
-    Variant,
-    cache_units,
-    make_args,
-    make_workspace,
-)
-from kernels.nvfp4_msa.layout import Inputs
-
-SUPPORT = Path(__file__).resolve().parents[1] / "support"
-OPTIONS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-Wno-unknown-pragmas", "-Wno-pass-failed"]
-
-
-@functools.cache
-def compiler() -> str | None:
-    """A C++ compiler that knows _Float16 on x86-64."""
-    for name in ("clang++-22", "clang++", "g++"):
-        if path := shutil.which(name):
-            probe = [path, "-std=c++17", "-x", "c++", "-c", "-o", os.devnull, "-"]
-            source = "_Float16 f(float x) { return (_Float16)x; }"
-            if subprocess.run(probe, input=source, text=True, capture_output=True).returncode == 0:
-                return path
-    return None
+from kernels.nvfp4_msa.cuda_backend import CUDA_SHAPES, CUDA_SIZES, CUDA_SOURCES, CudaArgs, CudaPlan
 
 
 @functools.cache
 def library(change: tuple[str, str, str] | None = None) -> ctypes.CDLL:
     """The kernel; `change` (file, text, its replacement) is made in its source first."""
-    sources = dict(CUDA_SOURCES)
-    if change:
-        name, text, replacement = change
-        assert sources[name].count(text) == 1, f"{name} holds {text!r} {sources[name].count(text)} times"
-        sources[name] = sources[name].replace(text, replacement)
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in sources.items():
-            Path(folder, name).write_text(text)
-        # The CPU's ptx.cuh takes the place of the GPU's.
-        for source in (*SUPPORT.glob("cuda_on_cpu/*.*h"), SUPPORT / "nvfp4_on_cpu" / "launch.cpp"):
-            shutil.copy(source, folder)
-        built = Path(folder, "nvfp4.so")
-        command = [str(compiler()), *OPTIONS, "-o", str(built), str(Path(folder, "launch.cpp"))]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        found = ctypes.CDLL(str(built))
+    found = build(CUDA_SOURCES, "nvfp4_on_cpu", change)
     found.nvfp4_on_cpu.restype = ctypes.c_char_p
     assert found.nvfp4_args_bytes() == ctypes.sizeof(CudaArgs)
     return found
 
 
-def decode(
-    data: tuple, splits: int = 1, sizes: tuple[int, int, int] = CUDA_SHAPES[0], seed: int = 0, change: Any = None
-) -> torch.Tensor:
-    """One launch into buffers full of NaN. Raises RuntimeError with what a GPU would have hung or died on."""
-    inputs = Inputs(*data)
-    work = make_workspace(inputs, splits)
-    for left_behind in (work.out, work.part, work.part_lse):
+class PlanOnCpu(CudaPlan):
+    """A launch raises RuntimeError with what a GPU would have hung or died on."""
+
+    seed, change = 0, None
+
+    def load(self) -> ctypes.CDLL:
+        return library(self.change)
+
+    def launch(self) -> None:
+        if error := self.library.nvfp4_on_cpu(self.number, ctypes.c_long(self.units), ctypes.byref(self.args), self.seed):
+            raise RuntimeError(error.decode())
+
+
+def make_plan(data: tuple, splits: int = 1, sizes: tuple[int, int, int] = CUDA_SHAPES[0], change: Any = None) -> PlanOnCpu:
+    plan_type = type("ChangedPlan", (PlanOnCpu,), {"change": change})
+    return plan_type(data, {"num_kv_splits": splits, **dict(zip(CUDA_SIZES, sizes, strict=True))})
+
+
+def decode(data: tuple, seed: int = 0, **params: Any) -> torch.Tensor:
+    """One launch into buffers full of NaN, under the schedule `seed`."""
+    plan = make_plan(data, **params)
+    plan.seed = seed
+    for left_behind in (plan.out, plan.partial, plan.lse):
         left_behind.fill_(float("nan"))
-    args = make_args(inputs, work, splits)
-    variant = CUDA_VARIANTS.index(Variant(*sizes, inputs.config["v_scales"] == "linear"))
-    error = library(change).nvfp4_on_cpu(variant, ctypes.c_long(cache_units(inputs)), ctypes.byref(args), seed)
-    if error:
-        raise RuntimeError(error.decode())
-    assert not work.tickets.any(), "a launch leaves zero tickets"
-    return work.out
+    out = plan(data)
+    assert not plan.tickets.any(), "a launch leaves zero tickets"
+    return out

@@ -3,19 +3,20 @@
 import random
 from typing import Any
 
-import nvfp4_cuda_on_cpu as on_cpu
 import pytest
 import torch
+from cpu_build import compiler
 from nvfp4_cases import HEADS, REFERENCE, heads_spec, make_input
+from nvfp4_cuda_on_cpu import decode, make_plan
 
 from kernels.nvfp4_msa.cuda_backend import CUDA_SHAPES
 
-pytestmark = pytest.mark.skipif(on_cpu.compiler() is None, reason="needs a C++ compiler that knows _Float16")
+pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler that knows _Float16")
 MESSY = {"kvmin": 0, "topk": 7, "slots": "messy", "padrows": 1}
 
 
 def assert_right(data, **params):
-    out = on_cpu.decode(data, **params)
+    out = decode(data, **params)
     verdicts = REFERENCE.judge(data, out)
     assert verdicts["official"]["ok"], (params, verdicts)
     assert verdicts["strict"]["ok"], (params, verdicts)
@@ -77,6 +78,23 @@ def test_a_maximum_that_grows_within_and_beyond_the_lazy_limit():
             grown = scales.view(torch.float8_e4m3fn).float() * step ** (block - 7)
             scales.copy_(grown.to(torch.float8_e4m3fn).view(torch.uint8))
         assert_right((data[0] * 8, cache, ordered, *data[3:]))
+
+
+def test_a_call_after_one_that_was_cut_short_gives_the_same_bits():
+    data = make_input(kvseqlen=1500, topk=9)
+    plan = make_plan(data, splits=3)
+    wanted, launch = plan(data).clone(), plan.launch
+
+    def stop_after_one_split_of_every_pair():
+        plan.tickets.fill_(1)
+        raise RuntimeError("stopped")
+
+    plan.launch = stop_after_one_split_of_every_pair
+    with pytest.raises(RuntimeError, match="stopped"):
+        plan(data)
+    plan.launch = launch
+    assert torch.equal(plan(data), wanted)
+    assert not plan.tickets.any()
 
 
 def check_random_shape(draw):

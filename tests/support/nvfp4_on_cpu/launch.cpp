@@ -5,6 +5,7 @@
 static thread_local std::string failure;
 
 extern "C" int nvfp4_args_bytes() { return sizeof(Args); }
+extern "C" int nvfp4_maps_bytes() { return sizeof(CUtensorMap); }
 
 // One launch, its pairs in a random order. Returns nothing, or what went wrong.
 extern "C" const char* nvfp4_on_cpu(int variant, long units, const Args* a, unsigned seed) {
