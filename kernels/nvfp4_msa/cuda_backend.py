@@ -34,6 +34,7 @@ CUDA_SOURCES = {
     "decode.cuh": CUDA_DECODE,
     "launch.cu": CUDA_LAUNCH,
 }
+TEAM_WARPS, FULL_WARPS = 4, 16  # of a team; of a multiprocessor that has no registers for more
 CUDA_ROWS = 16  # query heads of a KV head, padded
 CUDA_MAX_SPLITS = 64
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
@@ -59,9 +60,9 @@ class CudaArgs(ctypes.Structure):
 class Variant(NamedTuple):
     """One instantiation of the kernel; the fields are those of `Variant` in decode.cuh."""
 
-    teams: int = 2  # of four warps, which take a block's pages in turn
-    stages: int = 2  # tiles in each warp's ring
-    blocks: int = 2  # per multiprocessor, that registers and shared memory are sized for
+    teams: int  # of four warps, which take a block's pages in turn
+    stages: int  # tiles in each warp's ring
+    blocks: int  # per multiprocessor, that registers and shared memory are sized for
     linear: bool = False  # how V scales lie
 
 
@@ -155,21 +156,29 @@ class CudaBackend:
     def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
         on_gpu = device.type == "cuda"
         multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
-        variant = Variant()
-        splits = cuda_splits(shape, multiprocessors, variant.blocks)
+        variant, splits = cheapest(shape, multiprocessors)
         return {"num_kv_splits": splits, **variant.params}
 
     def plan(self, data: tuple, params: dict[str, Any]) -> Callable[[tuple], torch.Tensor]:
         return CudaPlan(data, params)
 
 
-def cuda_splits(shape: Shape, multiprocessors: int, blocks_each: int) -> int:
-    """Of the numbers of splits that give the busiest multiprocessor the fewest pages, the largest with which all blocks run at
-    once: more of them hide more latency."""
-    pages = max(1, min(shape.topk, -(-shape.kv_len // PAGE_TOKENS)))
-    pairs = max(shape.pairs, 1)
-    at_once = [splits for splits in range(1, pages + 1) if pairs * splits <= multiprocessors * blocks_each] or [1]
-    return min(at_once, key=lambda splits: (-(-pairs * splits // multiprocessors) * -(-pages // splits), -splits))
+def page_times(shape: Shape, variant: Variant, splits: int, multiprocessors: int) -> float:
+    """An estimate of how long a launch takes, in the time of a page on a full multiprocessor: whole rounds of blocks, then the
+    rest. A block costs a page more than it has; w warps do (w / 16) ** 0.6 of what sixteen do, which was not measured."""
+    pages = -(-max(1, min(shape.topk, -(-shape.kv_len // PAGE_TOKENS))) // splits)
+    rounds, rest = divmod(shape.pairs * splits, multiprocessors * variant.blocks)
+    left = -(-rest // multiprocessors)  # on the busiest multiprocessor
+    warps = left * min(variant.teams, pages) * TEAM_WARPS
+    slowed = left / (warps / FULL_WARPS) ** 0.6 if left else 0
+    return (rounds * variant.blocks + slowed) * (pages + 1)
+
+
+def cheapest(shape: Shape, multiprocessors: int) -> tuple[Variant, int]:
+    """The variant and splits that page_times prefers; of equals the fewest splits, then the most blocks at once."""
+    most = min(shape.topk, CUDA_MAX_SPLITS)
+    choices = [(variant, splits) for splits in range(1, most + 1) for variant in (Variant(1, 2, 4), Variant(2, 2, 2))]
+    return min(choices, key=lambda choice: page_times(shape, *choice, multiprocessors))
 
 
 class CudaPlan:

@@ -8,7 +8,7 @@ import torch
 from nvfp4_cases import make_input
 
 from kernels.nvcc import NVCC_OPTIONS, compile_library, find_nvcc
-from kernels.nvfp4_msa.cuda_backend import CUDA_SOURCES, CUDA_VARIANTS, CudaArgs, CudaBackend, CudaPlan, cuda_splits
+from kernels.nvfp4_msa.cuda_backend import CUDA_SOURCES, CUDA_VARIANTS, CudaArgs, CudaBackend, CudaPlan
 from kernels.nvfp4_msa.layout import ContiguityError, Shape
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
@@ -63,7 +63,9 @@ def test_a_cache_that_the_copy_engine_cannot_read_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("pairs", "topk", "splits"), [(1, 16, 16), (16, 16, 16), (64, 16, 4), (256, 16, 1), (768, 16, 1), (1024, 16, 1), (1, 1, 1)]
+    ("pairs", "topk", "splits", "teams"),
+    [(1, 16, 8, 2), (64, 16, 4, 2), (256, 16, 1, 2), (768, 16, 1, 2), (1024, 16, 1, 1), (256, 64, 1, 2), (1, 1, 1, 1)],
 )
-def test_splits_that_give_every_multiprocessor_the_same(pairs, topk, splits):
-    assert cuda_splits(Shape(pairs, 1, 32768, topk, 1, 16), 132, 2) == splits
+def test_defaults_fill_132_multiprocessors_evenly(pairs, topk, splits, teams):
+    params = CudaBackend().default_params(Shape(pairs, 1, 32768, topk, 1, 16), torch.device("cpu"))
+    assert (params["num_kv_splits"], params["teams"]) == (splits, teams)
