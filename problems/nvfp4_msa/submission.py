@@ -2407,8 +2407,9 @@ constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's sha
 constexpr int TEAM = PAGE / TILE;              // warps
 constexpr int MAX_TOPK = 64;
 constexpr float LOG2E = 1.4426950408889634f;
-// Sections of a page in 64-byte units for each KV head: K data from 0, K scales, then the same of V.
-constexpr int UNIT = 64, K_SCALES = 128, V_DATA = 144, HEAD_UNITS = 288;
+// Sections of a page in units of 128 bytes, two tokens' codes, for each KV head: K data from 0, K scales, then the same of V.
+constexpr int UNIT = 128, K_SCALES = 64, V_DATA = 72, HEAD_UNITS = 144;
+constexpr int TILE_UNITS = TILE / 2;
 constexpr int SCALE_ROW = TILE * 8;            // bytes: the scales of a tile
 
 struct Args {
@@ -2486,27 +2487,28 @@ CUDA_RING = r"""// A warp's ring of tiles in shared memory, filled by the copy e
 #pragma once
 #include "work.cuh"
 
-// A stage: codes of 32 tokens of K, of V (64 bytes a token, 16-byte chunks swizzled), scales of K, of V (8 bytes a token, as they lie in
-// the page).
-constexpr int STAGE_V = TILE * 64, STAGE_K_SCALES = 2 * STAGE_V, STAGE_V_SCALES = STAGE_K_SCALES + TILE * 8;
-constexpr int STAGE_BYTES = STAGE_V_SCALES + TILE * 8;
+// A stage: 4,096 bytes of codes, of K and of V, and 512 of scales, of K and of V, which lie as in the page. Codes begin at multiples of 1024.
+constexpr int CODES = TILE_UNITS * UNIT, CODES_BYTES = 2 * CODES, SCALES_BYTES = 2 * SCALE_ROW;
 
-// Where a 16-byte chunk of a token's codes lies: what a 64-byte swizzle does to rows of 64 bytes from an address that is a multiple of 512.
-__device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) { return token * 64 + ((chunk ^ (token >> 1 & 3)) << 4); }
+// Where a 16-byte chunk of a token's codes lies after a 128-byte swizzle. Eight tokens on: + 512, ^ 64.
+__device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) {
+  const int row = token >> 1;
+  return row * UNIT + ((((token & 1) << 2 | chunk) ^ (row & 7)) << 4);
+}
 
 template <int STAGES>
 struct Ring {
-  // The cache seen twice, as K and V that are V_DATA units for each KV head apart: rows of a token's codes, and rows of a tile's scales.
+  // The cache seen twice, as K and V that are V_DATA units for each KV head apart: rows of two tokens' codes, and rows of a tile's scales.
   const CUtensorMap *codes_map, *scales_map;
-  uint32_t stages, bars;       // shared memory: of this warp
+  uint32_t codes, scales, bars; // shared memory: of this warp
   int page_codes, page_scales; // rows from a page to the next
-  int codes, scales;           // rows of this warp's tile in page 0; `member`: its number in its team
+  int codes_row, scales_row;   // of this warp's tile in page 0; `member`: its number in its team
 
-  __device__ __forceinline__ Ring(const CUtensorMap* codes_map, const CUtensorMap* scales_map, const Args& a, const Work& w, uint32_t stages,
-                                  uint32_t bars, int member)
-      : codes_map(codes_map), scales_map(scales_map), stages(stages), bars(bars), page_codes(a.kv_heads * HEAD_UNITS),
-        page_scales(a.kv_heads * (HEAD_UNITS * UNIT / SCALE_ROW)), codes(w.kv_head * PAGE + member * TILE),
-        scales(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW) + w.kv_head * TEAM + member) {}
+  __device__ __forceinline__ Ring(const CUtensorMap* codes_map, const CUtensorMap* scales_map, const Args& a, const Work& w, uint32_t codes,
+                                  uint32_t scales, uint32_t bars, int member)
+      : codes_map(codes_map), scales_map(scales_map), codes(codes), scales(scales), bars(bars), page_codes(a.kv_heads * HEAD_UNITS),
+        page_scales(a.kv_heads * (HEAD_UNITS * UNIT / SCALE_ROW)), codes_row((w.kv_head * TEAM + member) * TILE_UNITS),
+        scales_row(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW) + w.kv_head * TEAM + member) {}
 
   // One lane.
   __device__ __forceinline__ void init() const {
@@ -2517,13 +2519,12 @@ struct Ring {
   }
   // One lane; nobody reads the stage any more. `page` is an entry of list_pages.
   __device__ __forceinline__ void load(int page, int stage) const {
-    const uint32_t dst = this->stage(stage), bar = bars + stage * 8;
+    const uint32_t bar = bars + stage * 8;
     if (page < 0) page = ~page;
-    mbar_expect(bar, STAGE_BYTES);
-    tma_3d(dst, codes_map, 0, page * page_codes + codes, 0, bar);
-    tma_3d(dst + STAGE_K_SCALES, scales_map, 0, page * page_scales + scales, 0, bar);
+    mbar_expect(bar, CODES_BYTES + SCALES_BYTES);
+    tma_3d(codes + stage * CODES_BYTES, codes_map, 0, page * page_codes + codes_row, 0, bar);
+    tma_3d(scales + stage * SCALES_BYTES, scales_map, 0, page * page_scales + scales_row, 0, bar);
   }
-  __device__ __forceinline__ uint32_t stage(int i) const { return stages + i * STAGE_BYTES; }
 };
 """
 
@@ -2546,13 +2547,13 @@ __device__ __forceinline__ void unpack_codes(uint32_t (&f)[4], uint32_t x) {
 
 // A warp's V scales of one tile in f16: [16 token pairs][2 halves of a 16-byte chunk][4 chunks] f16 pairs, in an order in which neither
 // the stores nor the loads below meet in a bank.
-constexpr int SCALES_BYTES = TILE * 8 * 2;
+constexpr int WIDENED_BYTES = TILE * 8 * 2;
 
-// What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage or from the widened scales.
+// What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage's codes, its scales or the widened scales.
 struct Places {
-  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512
+  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512, ^ 64
   uint32_t k_scales;           // of these 32 dims; tokens + 8: + 64
-  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512
+  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512, ^ 64
   uint32_t v_scales;           // of tokens 4 g to + 3, groups 2 c and + 1
   uint32_t widened;            // of tokens 4 g and + 1, group 2 c; the next two tokens: ^ 32, + 256; the next group: + 128
   uint32_t operand;            // of tokens 2 c and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64
@@ -2562,15 +2563,14 @@ struct Places {
     const int g = lane >> 2, c = lane & 3;
     Places p;
     p.k_codes = chunk_offset(g, c);
-    p.k_scales = STAGE_K_SCALES + g * 8 + c * 2;
-    p.v_codes = STAGE_V + chunk_offset(lane & 7, lane >> 3);
-    p.v_scales = STAGE_V_SCALES + (LINEAR ? g * 32 + c * 2 : lane * 8);
+    p.k_scales = g * 8 + c * 2;
+    p.v_codes = CODES + chunk_offset(lane & 7, lane >> 3);
+    p.v_scales = SCALE_ROW + (LINEAR ? g * 32 + c * 2 : lane * 8);
     p.widened = g * 16 + c * 4;
     p.operand = (c & 1) * 256 + (g >> 2) * 128 + (c >> 1) * 16 + (c & 1) * 32;
     keep(p.k_codes);
     keep(p.k_scales);
     keep(p.v_codes);
-    keep(p.v_scales);
     keep(p.widened);
     keep(p.operand);
     return p;
@@ -2704,14 +2704,15 @@ struct Softmax {
 
 // s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b. AT_ONCE tiles of 8 tokens share what is loaded of the queries.
 template <int AT_ONCE>
-__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, const Places& at) {
+__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t codes, uint32_t scales, const Places& at) {
+  codes += at.k_codes;
 #pragma unroll
   for (int first = 0; first < 4; first += AT_ONCE) {
     uint32_t x[AT_ONCE][4], scale[AT_ONCE];              // of dims 32 c to + 15 and + 16 to + 31
 #pragma unroll
     for (int j = 0; j < AT_ONCE; j++) {
-      ld_shared(x[j], stage + at.k_codes + (first + j) * 8 * 64);
-      scale[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + (first + j) * 8 * 8));
+      ld_shared(x[j], ((first + j) & 1 ? codes ^ 64 : codes) + (first + j) * 512);
+      scale[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(scales + at.k_scales + (first + j) * 8 * 8));
 #pragma unroll
       for (int i = 0; i < 4; i++) s[first + j][i] = 0.f;
     }
@@ -2782,15 +2783,16 @@ __device__ __forceinline__ void tile_softmax(uint32_t (&p)[2][4], Softmax& x, co
 }
 
 // acc += P V, l += P 1. A transposed ldmatrix unit is four dims of one token, so a register holds these of two tokens.
-__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t stage, uint32_t scales, const Places& at) {
-  scales += at.operand;
+__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t codes, uint32_t widened, const Places& at) {
+  codes += at.v_codes;
+  widened += at.operand;
 #pragma unroll
   for (int step = 0; step < 2; step++) {
     uint32_t v[2][4], scale[2][4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      ldmatrix4_trans(v[h], stage + at.v_codes + (2 * step + h) * 8 * 64);
-      ld_shared(scale[h], (h ? scales ^ 32 : scales) + step * 64);
+      ldmatrix4_trans(v[h], (h ? codes ^ 64 : codes) + (2 * step + h) * 512);
+      ld_shared(scale[h], (h ? widened ^ 32 : widened) + step * 64);
     }
     mma_f16(x.l, p[step], F16_ONES, F16_ONES);
 #pragma unroll
@@ -2810,16 +2812,16 @@ __device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4
 
 // A tile of which the first `visible` tokens, at least one, count.
 template <bool LINEAR>
-__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t stage, uint32_t scales, const Places& at, int visible,
-                                            int lane) {
-  widen_v_scales<LINEAR>(scales + at.widened, stage + at.v_scales, visible, lane);
+__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t codes, uint32_t scales, uint32_t widened, const Places& at,
+                                            int visible, int lane) {
+  widen_v_scales<LINEAR>(widened + at.widened, scales + at.v_scales, visible, lane);
   __syncwarp();
   float s[4][4];
   uint32_t p[2][4];
-  tile_scores<4>(s, q, stage, at);
+  tile_scores<4>(s, q, codes, scales, at);
   if (visible < TILE) hide_tokens(s, visible, lane);
   tile_softmax(p, x, s);
-  tile_output(x, p, stage, scales, at);
+  tile_output(x, p, codes, widened, at);
 }
 """
 
@@ -3006,23 +3008,25 @@ struct Variant {
   static constexpr int TEAMS = TEAMS_, STAGES = STAGES_, BLOCKS = BLOCKS_, WARPS = TEAMS * TEAM, THREADS = WARPS * 32;
   static constexpr bool LINEAR = LINEAR_;
   using Part = Piece<WARPS>;
-  // Offsets in shared memory, bytes. The merge overlays the rings.
-  static constexpr int RING = STAGES * STAGE_BYTES, SCALES = WARPS * RING, QUERY = SCALES + WARPS * SCALES_BYTES, PAGES = QUERY + QUERY_BYTES;
-  static constexpr int SUMS = PAGES + WARPS * MAX_TOPK * 4, BARRIERS = SUMS + Part::SUMS_BYTES, SMEM = BARRIERS + WARPS * STAGES * 8;
+  // Offsets in shared memory, bytes. The merge overlays the codes.
+  static constexpr int SCALES = WARPS * STAGES * CODES_BYTES, WIDENED = SCALES + WARPS * STAGES * SCALES_BYTES;
+  static constexpr int QUERY = WIDENED + WARPS * WIDENED_BYTES, PAGES = QUERY + QUERY_BYTES, SUMS = PAGES + WARPS * MAX_TOPK * 4;
+  static constexpr int BARRIERS = SUMS + Part::SUMS_BYTES, SMEM = BARRIERS + WARPS * STAGES * 8;
   static_assert(Part::SHARES_BYTES <= SCALES);
 };
 
 // The warp's share of the listed pages: every TEAMS-th from its team's first. `visible`: tokens of its tile that it sees in the row's own block.
 template <class V>
 __device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V::STAGES>& ring, const int* pages, int count, int visible,
-                                       uint32_t scales, int lane) {
+                                       uint32_t widened, int lane) {
   const Places at = Places::of<V::LINEAR>(lane);
   int stage = 0, parity = 0;
 #pragma unroll 1
   for (int i = 0; i < count; i += V::TEAMS) {
     const int seen = pages[i] < 0 ? visible : TILE;
     mbar_wait(ring.bars + stage * 8, parity);
-    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, at, seen, lane);
+    const uint32_t codes = ring.codes + stage * CODES_BYTES, scales = ring.scales + stage * SCALES_BYTES;
+    if (seen > 0) attend_tile<V::LINEAR>(x, q, codes, scales, widened, at, seen, lane);
     __syncwarp();
     const int next = i + V::STAGES * V::TEAMS;
     if (lane == 0 && next < count) ring.load(pages[next], stage);
@@ -3042,7 +3046,8 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   Work w(a);
   const uint32_t base = smem_u32(smem);
   const int* pages = reinterpret_cast<const int*>(smem + V::PAGES) + warp * MAX_TOPK;
-  const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, member);
+  const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::STAGES * CODES_BYTES, base + V::SCALES + warp * V::STAGES * SCALES_BYTES,
+                             base + V::BARRIERS + warp * V::STAGES * 8, member);
   if (lane == 0) ring.init();
   const int count = w.list_pages(a, const_cast<int*>(pages), lane);
   const Share share(count, w.split, a.splits);
@@ -3057,7 +3062,7 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   const Query q(a, w, base + V::QUERY, member, lane);
   bar_sync(START_BARRIER, V::THREADS);
   Softmax x(q, a.sm_scale * k_scale);
-  attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::SCALES + warp * SCALES_BYTES, lane);
+  attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
 
   const Totals totals = block_totals<V::WARPS>(x, reinterpret_cast<float2*>(smem + V::SUMS), warp, lane);
   merge_warps(piece, x, totals, smem, warp, lane);
@@ -3114,7 +3119,7 @@ struct CacheMaps {                                // 64-byte aligned; remade whe
   int describe(const void* new_cache, long new_units, int kv_heads) {
     if (cache == new_cache && units == new_units) return 0;
     const long bytes = new_units * UNIT, plane_bytes = (long)kv_heads * V_DATA * UNIT;
-    int e = make_map(&codes, new_cache, bytes, plane_bytes, UNIT, TILE, CU_TENSOR_MAP_SWIZZLE_64B);
+    int e = make_map(&codes, new_cache, bytes, plane_bytes, UNIT, TILE_UNITS, CU_TENSOR_MAP_SWIZZLE_128B);
     if (!e) e = make_map(&scales, new_cache, bytes, plane_bytes, SCALE_ROW, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
     if (e) return e;
     cache = new_cache;
@@ -3138,7 +3143,7 @@ int nvfp4_prepare(int variant) {
   return error;
 }
 
-// Queues one decode of a cache of `units` times 64 bytes. `maps` is zeroed before the first call and belongs to one number
+// Queues one decode of a cache of `units` times UNIT bytes. `maps` is zeroed before the first call and belongs to one number
 // of KV heads. Returns a CUresult or cudaError.
 int nvfp4_launch(int variant, CacheMaps* maps, long units, const Args* a) {
   int error = maps->describe(a->cache, units, a->kv_heads);
@@ -3196,7 +3201,7 @@ TEAM_WARPS, FULL_WARPS = 4, 16  # of a team; of a multiprocessor that has no reg
 CUDA_ROWS = 16  # query heads of a KV head, padded
 CUDA_MAX_SPLITS = 64
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
-CUDA_UNIT = 64  # bytes: a row of a tensor map, a token's codes
+CUDA_UNIT = 128  # bytes: a row of a tensor map, two tokens' codes
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
 H200_MULTIPROCESSORS = 132

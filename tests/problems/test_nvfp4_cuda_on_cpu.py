@@ -125,14 +125,14 @@ MISTAKES = {
     "the ring's parity never changes": ("decode.cuh", "parity ^= 1;", ""),
     "a stage is filled again before its lanes have read it": (
         "decode.cuh",
-        "if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, at, seen, lane);\n    __syncwarp();\n"
+        "if (seen > 0) attend_tile<V::LINEAR>(x, q, codes, scales, widened, at, seen, lane);\n    __syncwarp();\n"
         "    const int next = i + V::STAGES * V::TEAMS;\n    if (lane == 0 && next < count) ring.load(pages[next], stage);",
         "const int next = i + V::STAGES * V::TEAMS;\n    if (lane == 0 && next < count) ring.load(pages[next], stage);\n"
-        "    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, at, seen, lane);\n    __syncwarp();",
+        "    if (seen > 0) attend_tile<V::LINEAR>(x, q, codes, scales, widened, at, seen, lane);\n    __syncwarp();",
     ),
     "V scales are read before they are widened": (
         "attend.cuh",
-        "widen_v_scales<LINEAR>(scales + at.widened, stage + at.v_scales, visible, lane);\n  __syncwarp();",
+        "widen_v_scales<LINEAR>(widened + at.widened, scales + at.v_scales, visible, lane);\n  __syncwarp();",
         "",
     ),
     "the last ticket is one early": ("merge.cuh", "(unsigned)active - 1);", "(unsigned)active - 2);"),

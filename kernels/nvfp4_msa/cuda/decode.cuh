@@ -8,23 +8,25 @@ struct Variant {
   static constexpr int TEAMS = TEAMS_, STAGES = STAGES_, BLOCKS = BLOCKS_, WARPS = TEAMS * TEAM, THREADS = WARPS * 32;
   static constexpr bool LINEAR = LINEAR_;
   using Part = Piece<WARPS>;
-  // Offsets in shared memory, bytes. The merge overlays the rings.
-  static constexpr int RING = STAGES * STAGE_BYTES, SCALES = WARPS * RING, QUERY = SCALES + WARPS * SCALES_BYTES, PAGES = QUERY + QUERY_BYTES;
-  static constexpr int SUMS = PAGES + WARPS * MAX_TOPK * 4, BARRIERS = SUMS + Part::SUMS_BYTES, SMEM = BARRIERS + WARPS * STAGES * 8;
+  // Offsets in shared memory, bytes. The merge overlays the codes.
+  static constexpr int SCALES = WARPS * STAGES * CODES_BYTES, WIDENED = SCALES + WARPS * STAGES * SCALES_BYTES;
+  static constexpr int QUERY = WIDENED + WARPS * WIDENED_BYTES, PAGES = QUERY + QUERY_BYTES, SUMS = PAGES + WARPS * MAX_TOPK * 4;
+  static constexpr int BARRIERS = SUMS + Part::SUMS_BYTES, SMEM = BARRIERS + WARPS * STAGES * 8;
   static_assert(Part::SHARES_BYTES <= SCALES);
 };
 
 // The warp's share of the listed pages: every TEAMS-th from its team's first. `visible`: tokens of its tile that it sees in the row's own block.
 template <class V>
 __device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V::STAGES>& ring, const int* pages, int count, int visible,
-                                       uint32_t scales, int lane) {
+                                       uint32_t widened, int lane) {
   const Places at = Places::of<V::LINEAR>(lane);
   int stage = 0, parity = 0;
 #pragma unroll 1
   for (int i = 0; i < count; i += V::TEAMS) {
     const int seen = pages[i] < 0 ? visible : TILE;
     mbar_wait(ring.bars + stage * 8, parity);
-    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), scales, at, seen, lane);
+    const uint32_t codes = ring.codes + stage * CODES_BYTES, scales = ring.scales + stage * SCALES_BYTES;
+    if (seen > 0) attend_tile<V::LINEAR>(x, q, codes, scales, widened, at, seen, lane);
     __syncwarp();
     const int next = i + V::STAGES * V::TEAMS;
     if (lane == 0 && next < count) ring.load(pages[next], stage);
@@ -44,7 +46,8 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   Work w(a);
   const uint32_t base = smem_u32(smem);
   const int* pages = reinterpret_cast<const int*>(smem + V::PAGES) + warp * MAX_TOPK;
-  const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, member);
+  const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::STAGES * CODES_BYTES, base + V::SCALES + warp * V::STAGES * SCALES_BYTES,
+                             base + V::BARRIERS + warp * V::STAGES * 8, member);
   if (lane == 0) ring.init();
   const int count = w.list_pages(a, const_cast<int*>(pages), lane);
   const Share share(count, w.split, a.splits);
@@ -59,7 +62,7 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   const Query q(a, w, base + V::QUERY, member, lane);
   bar_sync(START_BARRIER, V::THREADS);
   Softmax x(q, a.sm_scale * k_scale);
-  attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::SCALES + warp * SCALES_BYTES, lane);
+  attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
 
   const Totals totals = block_totals<V::WARPS>(x, reinterpret_cast<float2*>(smem + V::SUMS), warp, lane);
   merge_warps(piece, x, totals, smem, warp, lane);

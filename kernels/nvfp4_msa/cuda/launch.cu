@@ -26,7 +26,7 @@ struct CacheMaps {                                // 64-byte aligned; remade whe
   int describe(const void* new_cache, long new_units, int kv_heads) {
     if (cache == new_cache && units == new_units) return 0;
     const long bytes = new_units * UNIT, plane_bytes = (long)kv_heads * V_DATA * UNIT;
-    int e = make_map(&codes, new_cache, bytes, plane_bytes, UNIT, TILE, CU_TENSOR_MAP_SWIZZLE_64B);
+    int e = make_map(&codes, new_cache, bytes, plane_bytes, UNIT, TILE_UNITS, CU_TENSOR_MAP_SWIZZLE_128B);
     if (!e) e = make_map(&scales, new_cache, bytes, plane_bytes, SCALE_ROW, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
     if (e) return e;
     cache = new_cache;
@@ -50,7 +50,7 @@ int nvfp4_prepare(int variant) {
   return error;
 }
 
-// Queues one decode of a cache of `units` times 64 bytes. `maps` is zeroed before the first call and belongs to one number
+// Queues one decode of a cache of `units` times UNIT bytes. `maps` is zeroed before the first call and belongs to one number
 // of KV heads. Returns a CUresult or cudaError.
 int nvfp4_launch(int variant, CacheMaps* maps, long units, const Args* a) {
   int error = maps->describe(a->cache, units, a->kv_heads);

@@ -16,13 +16,13 @@ __device__ __forceinline__ void unpack_codes(uint32_t (&f)[4], uint32_t x) {
 
 // A warp's V scales of one tile in f16: [16 token pairs][2 halves of a 16-byte chunk][4 chunks] f16 pairs, in an order in which neither
 // the stores nor the loads below meet in a bank.
-constexpr int SCALES_BYTES = TILE * 8 * 2;
+constexpr int WIDENED_BYTES = TILE * 8 * 2;
 
-// What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage or from the widened scales.
+// What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage's codes, its scales or the widened scales.
 struct Places {
-  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512
+  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512, ^ 64
   uint32_t k_scales;           // of these 32 dims; tokens + 8: + 64
-  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512
+  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512, ^ 64
   uint32_t v_scales;           // of tokens 4 g to + 3, groups 2 c and + 1
   uint32_t widened;            // of tokens 4 g and + 1, group 2 c; the next two tokens: ^ 32, + 256; the next group: + 128
   uint32_t operand;            // of tokens 2 c and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64
@@ -32,15 +32,14 @@ struct Places {
     const int g = lane >> 2, c = lane & 3;
     Places p;
     p.k_codes = chunk_offset(g, c);
-    p.k_scales = STAGE_K_SCALES + g * 8 + c * 2;
-    p.v_codes = STAGE_V + chunk_offset(lane & 7, lane >> 3);
-    p.v_scales = STAGE_V_SCALES + (LINEAR ? g * 32 + c * 2 : lane * 8);
+    p.k_scales = g * 8 + c * 2;
+    p.v_codes = CODES + chunk_offset(lane & 7, lane >> 3);
+    p.v_scales = SCALE_ROW + (LINEAR ? g * 32 + c * 2 : lane * 8);
     p.widened = g * 16 + c * 4;
     p.operand = (c & 1) * 256 + (g >> 2) * 128 + (c >> 1) * 16 + (c & 1) * 32;
     keep(p.k_codes);
     keep(p.k_scales);
     keep(p.v_codes);
-    keep(p.v_scales);
     keep(p.widened);
     keep(p.operand);
     return p;

@@ -11,8 +11,9 @@ constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's sha
 constexpr int TEAM = PAGE / TILE;              // warps
 constexpr int MAX_TOPK = 64;
 constexpr float LOG2E = 1.4426950408889634f;
-// Sections of a page in 64-byte units for each KV head: K data from 0, K scales, then the same of V.
-constexpr int UNIT = 64, K_SCALES = 128, V_DATA = 144, HEAD_UNITS = 288;
+// Sections of a page in units of 128 bytes, two tokens' codes, for each KV head: K data from 0, K scales, then the same of V.
+constexpr int UNIT = 128, K_SCALES = 64, V_DATA = 72, HEAD_UNITS = 144;
+constexpr int TILE_UNITS = TILE / 2;
 constexpr int SCALE_ROW = TILE * 8;            // bytes: the scales of a tile
 
 struct Args {

@@ -15,7 +15,7 @@ extern "C" const char* nvfp4_on_cpu(int variant, long units, const Args* a, unsi
     for (size_t i = 0; i < pairs.size(); i++) pairs[i] = (unsigned)i;
     std::shuffle(pairs.begin(), pairs.end(), random);
     const long plane_bytes = (long)a->kv_heads * V_DATA * UNIT, plane_units = units - a->kv_heads * V_DATA;
-    const CUtensorMap codes{a->cache, plane_units, UNIT, UNIT, TILE, 64, plane_bytes, 2};
+    const CUtensorMap codes{a->cache, plane_units, UNIT, UNIT, TILE_UNITS, 128, plane_bytes, 2};
     const CUtensorMap scales{a->cache, plane_units * UNIT / SCALE_ROW, SCALE_ROW, SCALE_ROW, 1, 0, plane_bytes, 2};
     const bool found = with_variant(variant, [&](auto* v) {
       using V = std::remove_pointer_t<decltype(v)>;
