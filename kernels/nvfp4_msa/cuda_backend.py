@@ -21,7 +21,7 @@ from kernels.nvfp4_msa.assets import (
     CUDA_UNPACK,
     CUDA_WORK,
 )
-from kernels.nvfp4_msa.layout import HEAD_BYTES, HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, RequestsError, Shape
+from kernels.nvfp4_msa.layout import HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, RequestsError, Shape
 
 CUDA_SOURCES = {
     "ptx.cuh": CUDA_PTX,
@@ -38,7 +38,6 @@ TEAM_WARPS, FULL_WARPS = 4, 16  # of a team; of a multiprocessor that has no reg
 CUDA_ROWS = 16  # query heads of a KV head, padded
 CUDA_MAX_SPLITS = 64
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
-CUDA_UNIT = 128  # bytes: a row of a tensor map, two tokens' codes
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
 H200_MULTIPROCESSORS = 132
@@ -126,10 +125,6 @@ def point_args(args: CudaArgs, inputs: Inputs) -> None:
         setattr(args, name, getattr(inputs, name).data_ptr())
 
 
-def cache_units(inputs: Inputs) -> int:
-    return inputs.cache.shape[0] * inputs.config["num_kv_heads"] * HEAD_BYTES // CUDA_UNIT
-
-
 @functools.cache
 def cuda_library(device_index: int) -> ctypes.CDLL:
     """The kernel's variants, ready on a device (which must be the current one). Raises RuntimeError."""
@@ -205,7 +200,7 @@ class CudaPlan:
         self.library = self.load()
         self.workspace = make_workspace(inputs, self.splits)
         self.out, self.partial, self.lse, self.tickets = self.workspace
-        self.args, self.units = make_args(inputs, self.workspace, self.splits), cache_units(inputs)
+        self.args, self.pages = make_args(inputs, self.workspace, self.splits), len(inputs.cache)
         self.storage = ctypes.create_string_buffer(self.library.nvfp4_maps_bytes() + MAP_ALIGNMENT)
         self.maps = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
         self.launching = False
@@ -225,7 +220,7 @@ class CudaPlan:
 
     def launch(self) -> None:
         with torch.cuda.device(self.device):
-            error = self.library.nvfp4_launch(self.number, self.maps, ctypes.c_long(self.units), ctypes.byref(self.args))
+            error = self.library.nvfp4_launch(self.number, self.maps, ctypes.c_long(self.pages), ctypes.byref(self.args))
         if error:
             raise RuntimeError(f"{CUDA_VARIANTS[self.number]} could not be launched: CUDA error {error}")
 

@@ -1427,6 +1427,12 @@ __device__ __forceinline__ void st_shared(uint32_t addr, uint32_t x) { asm volat
 __device__ __forceinline__ void st_shared(uint32_t addr, const uint32_t (&x)[4]) {
   asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
 }
+// A load that stays where it stands among copies and other loads.
+__device__ __forceinline__ int load_now(const int* p) {
+  int r;
+  asm volatile("ld.global.nc.s32 %0, [%1];" : "=r"(r) : "l"(p));
+  return r;
+}
 
 // ---- mbarriers
 __device__ __forceinline__ void mbar_init(uint32_t bar, uint32_t count) {
@@ -1660,6 +1666,12 @@ __device__ __forceinline__ uint32_t pack_bf16(float lo, float hi) {
 }
 
 // ---- for kernels/nvfp4_msa/cuda
+__device__ __forceinline__ void tma_4d(uint32_t dst, const CUtensorMap* map, int x, int y, int z, int w, uint32_t bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(dst),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(bar)
+      : "memory");
+}
 __device__ __forceinline__ void ld_shared(uint32_t (&x)[2], uint32_t addr) {
   asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(addr));
 }

@@ -2122,6 +2122,12 @@ __device__ __forceinline__ void st_shared(uint32_t addr, uint32_t x) { asm volat
 __device__ __forceinline__ void st_shared(uint32_t addr, const uint32_t (&x)[4]) {
   asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
 }
+// A load that stays where it stands among copies and other loads.
+__device__ __forceinline__ int load_now(const int* p) {
+  int r;
+  asm volatile("ld.global.nc.s32 %0, [%1];" : "=r"(r) : "l"(p));
+  return r;
+}
 
 // ---- mbarriers
 __device__ __forceinline__ void mbar_init(uint32_t bar, uint32_t count) {
@@ -2355,6 +2361,12 @@ __device__ __forceinline__ uint32_t pack_bf16(float lo, float hi) {
 }
 
 // ---- for kernels/nvfp4_msa/cuda
+__device__ __forceinline__ void tma_4d(uint32_t dst, const CUtensorMap* map, int x, int y, int z, int w, uint32_t bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(dst),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(bar)
+      : "memory");
+}
 __device__ __forceinline__ void ld_shared(uint32_t (&x)[2], uint32_t addr) {
   asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(addr));
 }
@@ -2408,7 +2420,7 @@ constexpr int TEAM = PAGE / TILE;              // warps
 constexpr int MAX_TOPK = 64;
 constexpr float LOG2E = 1.4426950408889634f;
 // Sections of a page in units of 128 bytes, two tokens' codes, for each KV head: K data from 0, K scales, then the same of V.
-constexpr int UNIT = 128, K_SCALES = 64, V_DATA = 72, HEAD_UNITS = 144;
+constexpr int UNIT = 128, K_SCALES = 64, PLANE = 72;
 constexpr int TILE_UNITS = TILE / 2;
 constexpr int SCALE_ROW = TILE * 8;            // bytes: the scales of a tile
 
@@ -2498,16 +2510,15 @@ __device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) {
 
 template <int STAGES>
 struct Ring {
-  // The cache seen twice, as K and V that are V_DATA units for each KV head apart: rows of two tokens' codes, and rows of a tile's scales.
+  // The cache seen twice, as pages of two planes, K and V: rows of two tokens' codes, and rows of a tile's scales.
   const CUtensorMap *codes_map, *scales_map;
   uint32_t codes, scales, bars; // shared memory: of this warp
-  int page_codes, page_scales; // rows from a page to the next
-  int codes_row, scales_row;   // of this warp's tile in page 0; `member`: its number in its team
+  int codes_row, scales_row;   // of this warp's tile in a plane; `member`: its number in its team
 
   __device__ __forceinline__ Ring(const CUtensorMap* codes_map, const CUtensorMap* scales_map, const Args& a, const Work& w, uint32_t codes,
                                   uint32_t scales, uint32_t bars, int member)
-      : codes_map(codes_map), scales_map(scales_map), codes(codes), scales(scales), bars(bars), page_codes(a.kv_heads * HEAD_UNITS),
-        page_scales(a.kv_heads * (HEAD_UNITS * UNIT / SCALE_ROW)), codes_row((w.kv_head * TEAM + member) * TILE_UNITS),
+      : codes_map(codes_map), scales_map(scales_map), codes(codes), scales(scales), bars(bars),
+        codes_row((w.kv_head * TEAM + member) * TILE_UNITS),
         scales_row(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW) + w.kv_head * TEAM + member) {}
 
   // One lane.
@@ -2522,8 +2533,8 @@ struct Ring {
     const uint32_t bar = bars + stage * 8;
     if (page < 0) page = ~page;
     mbar_expect(bar, CODES_BYTES + SCALES_BYTES);
-    tma_3d(codes + stage * CODES_BYTES, codes_map, 0, page * page_codes + codes_row, 0, bar);
-    tma_3d(scales + stage * SCALES_BYTES, scales_map, 0, page * page_scales + scales_row, 0, bar);
+    tma_4d(codes + stage * CODES_BYTES, codes_map, 0, codes_row, 0, page, bar);
+    tma_4d(scales + stage * SCALES_BYTES, scales_map, 0, scales_row, 0, page, bar);
   }
 };
 """
@@ -3102,28 +3113,28 @@ static PFN_cuTensorMapEncodeTiled_v12000 encoder() {
   return (PFN_cuTensorMapEncodeTiled_v12000)f;
 }
 
-// Rows of `row_bytes` of a cache, read `box_rows` at a time from K and, `plane_bytes` behind, from V.
-static int make_map(CUtensorMap* map, const void* cache, long bytes, long plane_bytes, int row_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
-  const cuuint64_t dims[3] = {(cuuint64_t)row_bytes, (cuuint64_t)((bytes - plane_bytes) / row_bytes), 2};
-  const cuuint64_t strides[2] = {(cuuint64_t)row_bytes, (cuuint64_t)plane_bytes};
-  const cuuint32_t box[3] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2}, element[3] = {1, 1, 1};
-  return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+// Pages of two planes, K and V, of rows of `row_bytes`; a copy takes `box_rows` of both.
+static int make_map(CUtensorMap* map, const void* cache, long pages, int kv_heads, int row_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
+  const cuuint64_t plane_bytes = (cuuint64_t)kv_heads * PLANE * UNIT;
+  const cuuint64_t dims[4] = {(cuuint64_t)row_bytes, plane_bytes / row_bytes, 2, (cuuint64_t)pages};
+  const cuuint64_t strides[3] = {(cuuint64_t)row_bytes, plane_bytes, 2 * plane_bytes};
+  const cuuint32_t box[4] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2, 1}, element[4] = {1, 1, 1, 1};
+  return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 struct CacheMaps {                                // 64-byte aligned; remade when the cache lies elsewhere
   CUtensorMap codes, scales;
   const void* cache;
-  long units;
+  long pages;
 
-  int describe(const void* new_cache, long new_units, int kv_heads) {
-    if (cache == new_cache && units == new_units) return 0;
-    const long bytes = new_units * UNIT, plane_bytes = (long)kv_heads * V_DATA * UNIT;
-    int e = make_map(&codes, new_cache, bytes, plane_bytes, UNIT, TILE_UNITS, CU_TENSOR_MAP_SWIZZLE_128B);
-    if (!e) e = make_map(&scales, new_cache, bytes, plane_bytes, SCALE_ROW, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
+  int describe(const void* new_cache, long new_pages, int kv_heads) {
+    if (cache == new_cache && pages == new_pages) return 0;
+    int e = make_map(&codes, new_cache, new_pages, kv_heads, UNIT, TILE_UNITS, CU_TENSOR_MAP_SWIZZLE_128B);
+    if (!e) e = make_map(&scales, new_cache, new_pages, kv_heads, SCALE_ROW, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
     if (e) return e;
     cache = new_cache;
-    units = new_units;
+    pages = new_pages;
     return 0;
   }
 };
@@ -3143,10 +3154,10 @@ int nvfp4_prepare(int variant) {
   return error;
 }
 
-// Queues one decode of a cache of `units` times UNIT bytes. `maps` is zeroed before the first call and belongs to one number
+// Queues one decode of a cache of `pages`. `maps` is zeroed before the first call and belongs to one number
 // of KV heads. Returns a CUresult or cudaError.
-int nvfp4_launch(int variant, CacheMaps* maps, long units, const Args* a) {
-  int error = maps->describe(a->cache, units, a->kv_heads);
+int nvfp4_launch(int variant, CacheMaps* maps, long pages, const Args* a) {
+  int error = maps->describe(a->cache, pages, a->kv_heads);
   if (error) return error;
   error = cudaErrorInvalidValue;
   const dim3 grid(a->splits, a->kv_heads, a->rows);
@@ -3184,7 +3195,7 @@ import torch
 #     CUDA_UNPACK,
 #     CUDA_WORK,
 # )
-# from kernels.nvfp4_msa.layout import HEAD_BYTES, HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, RequestsError, Shape
+# from kernels.nvfp4_msa.layout import HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, RequestsError, Shape
 
 CUDA_SOURCES = {
     "ptx.cuh": CUDA_PTX,
@@ -3201,7 +3212,6 @@ TEAM_WARPS, FULL_WARPS = 4, 16  # of a team; of a multiprocessor that has no reg
 CUDA_ROWS = 16  # query heads of a KV head, padded
 CUDA_MAX_SPLITS = 64
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
-CUDA_UNIT = 128  # bytes: a row of a tensor map, two tokens' codes
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
 H200_MULTIPROCESSORS = 132
@@ -3289,10 +3299,6 @@ def point_args(args: CudaArgs, inputs: Inputs) -> None:
         setattr(args, name, getattr(inputs, name).data_ptr())
 
 
-def cache_units(inputs: Inputs) -> int:
-    return inputs.cache.shape[0] * inputs.config["num_kv_heads"] * HEAD_BYTES // CUDA_UNIT
-
-
 @functools.cache
 def cuda_library(device_index: int) -> ctypes.CDLL:
     """The kernel's variants, ready on a device (which must be the current one). Raises RuntimeError."""
@@ -3368,7 +3374,7 @@ class CudaPlan:
         self.library = self.load()
         self.workspace = make_workspace(inputs, self.splits)
         self.out, self.partial, self.lse, self.tickets = self.workspace
-        self.args, self.units = make_args(inputs, self.workspace, self.splits), cache_units(inputs)
+        self.args, self.pages = make_args(inputs, self.workspace, self.splits), len(inputs.cache)
         self.storage = ctypes.create_string_buffer(self.library.nvfp4_maps_bytes() + MAP_ALIGNMENT)
         self.maps = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
         self.launching = False
@@ -3388,7 +3394,7 @@ class CudaPlan:
 
     def launch(self) -> None:
         with torch.cuda.device(self.device):
-            error = self.library.nvfp4_launch(self.number, self.maps, ctypes.c_long(self.units), ctypes.byref(self.args))
+            error = self.library.nvfp4_launch(self.number, self.maps, ctypes.c_long(self.pages), ctypes.byref(self.args))
         if error:
             raise RuntimeError(f"{CUDA_VARIANTS[self.number]} could not be launched: CUDA error {error}")
 

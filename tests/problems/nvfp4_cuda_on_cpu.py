@@ -30,7 +30,7 @@ class PlanOnCpu(CudaPlan):
         return library(self.change)
 
     def launch(self) -> None:
-        if error := self.library.nvfp4_on_cpu(self.number, ctypes.c_long(self.units), ctypes.byref(self.args), self.seed):
+        if error := self.library.nvfp4_on_cpu(self.number, ctypes.c_long(self.pages), ctypes.byref(self.args), self.seed):
             raise RuntimeError(error.decode())
 
 

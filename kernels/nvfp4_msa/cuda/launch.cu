@@ -9,28 +9,28 @@ static PFN_cuTensorMapEncodeTiled_v12000 encoder() {
   return (PFN_cuTensorMapEncodeTiled_v12000)f;
 }
 
-// Rows of `row_bytes` of a cache, read `box_rows` at a time from K and, `plane_bytes` behind, from V.
-static int make_map(CUtensorMap* map, const void* cache, long bytes, long plane_bytes, int row_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
-  const cuuint64_t dims[3] = {(cuuint64_t)row_bytes, (cuuint64_t)((bytes - plane_bytes) / row_bytes), 2};
-  const cuuint64_t strides[2] = {(cuuint64_t)row_bytes, (cuuint64_t)plane_bytes};
-  const cuuint32_t box[3] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2}, element[3] = {1, 1, 1};
-  return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+// Pages of two planes, K and V, of rows of `row_bytes`; a copy takes `box_rows` of both.
+static int make_map(CUtensorMap* map, const void* cache, long pages, int kv_heads, int row_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
+  const cuuint64_t plane_bytes = (cuuint64_t)kv_heads * PLANE * UNIT;
+  const cuuint64_t dims[4] = {(cuuint64_t)row_bytes, plane_bytes / row_bytes, 2, (cuuint64_t)pages};
+  const cuuint64_t strides[3] = {(cuuint64_t)row_bytes, plane_bytes, 2 * plane_bytes};
+  const cuuint32_t box[4] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2, 1}, element[4] = {1, 1, 1, 1};
+  return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 struct CacheMaps {                                // 64-byte aligned; remade when the cache lies elsewhere
   CUtensorMap codes, scales;
   const void* cache;
-  long units;
+  long pages;
 
-  int describe(const void* new_cache, long new_units, int kv_heads) {
-    if (cache == new_cache && units == new_units) return 0;
-    const long bytes = new_units * UNIT, plane_bytes = (long)kv_heads * V_DATA * UNIT;
-    int e = make_map(&codes, new_cache, bytes, plane_bytes, UNIT, TILE_UNITS, CU_TENSOR_MAP_SWIZZLE_128B);
-    if (!e) e = make_map(&scales, new_cache, bytes, plane_bytes, SCALE_ROW, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
+  int describe(const void* new_cache, long new_pages, int kv_heads) {
+    if (cache == new_cache && pages == new_pages) return 0;
+    int e = make_map(&codes, new_cache, new_pages, kv_heads, UNIT, TILE_UNITS, CU_TENSOR_MAP_SWIZZLE_128B);
+    if (!e) e = make_map(&scales, new_cache, new_pages, kv_heads, SCALE_ROW, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
     if (e) return e;
     cache = new_cache;
-    units = new_units;
+    pages = new_pages;
     return 0;
   }
 };
@@ -50,10 +50,10 @@ int nvfp4_prepare(int variant) {
   return error;
 }
 
-// Queues one decode of a cache of `units` times UNIT bytes. `maps` is zeroed before the first call and belongs to one number
+// Queues one decode of a cache of `pages`. `maps` is zeroed before the first call and belongs to one number
 // of KV heads. Returns a CUresult or cudaError.
-int nvfp4_launch(int variant, CacheMaps* maps, long units, const Args* a) {
-  int error = maps->describe(a->cache, units, a->kv_heads);
+int nvfp4_launch(int variant, CacheMaps* maps, long pages, const Args* a) {
+  int error = maps->describe(a->cache, pages, a->kv_heads);
   if (error) return error;
   error = cudaErrorInvalidValue;
   const dim3 grid(a->splits, a->kv_heads, a->rows);

@@ -13,16 +13,15 @@ __device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) {
 
 template <int STAGES>
 struct Ring {
-  // The cache seen twice, as K and V that are V_DATA units for each KV head apart: rows of two tokens' codes, and rows of a tile's scales.
+  // The cache seen twice, as pages of two planes, K and V: rows of two tokens' codes, and rows of a tile's scales.
   const CUtensorMap *codes_map, *scales_map;
   uint32_t codes, scales, bars; // shared memory: of this warp
-  int page_codes, page_scales; // rows from a page to the next
-  int codes_row, scales_row;   // of this warp's tile in page 0; `member`: its number in its team
+  int codes_row, scales_row;   // of this warp's tile in a plane; `member`: its number in its team
 
   __device__ __forceinline__ Ring(const CUtensorMap* codes_map, const CUtensorMap* scales_map, const Args& a, const Work& w, uint32_t codes,
                                   uint32_t scales, uint32_t bars, int member)
-      : codes_map(codes_map), scales_map(scales_map), codes(codes), scales(scales), bars(bars), page_codes(a.kv_heads * HEAD_UNITS),
-        page_scales(a.kv_heads * (HEAD_UNITS * UNIT / SCALE_ROW)), codes_row((w.kv_head * TEAM + member) * TILE_UNITS),
+      : codes_map(codes_map), scales_map(scales_map), codes(codes), scales(scales), bars(bars),
+        codes_row((w.kv_head * TEAM + member) * TILE_UNITS),
         scales_row(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW) + w.kv_head * TEAM + member) {}
 
   // One lane.
@@ -37,7 +36,7 @@ struct Ring {
     const uint32_t bar = bars + stage * 8;
     if (page < 0) page = ~page;
     mbar_expect(bar, CODES_BYTES + SCALES_BYTES);
-    tma_3d(codes + stage * CODES_BYTES, codes_map, 0, page * page_codes + codes_row, 0, bar);
-    tma_3d(scales + stage * SCALES_BYTES, scales_map, 0, page * page_scales + scales_row, 0, bar);
+    tma_4d(codes + stage * CODES_BYTES, codes_map, 0, codes_row, 0, page, bar);
+    tma_4d(scales + stage * SCALES_BYTES, scales_map, 0, scales_row, 0, page, bar);
   }
 };

@@ -12,7 +12,7 @@ constexpr int TEAM = PAGE / TILE;              // warps
 constexpr int MAX_TOPK = 64;
 constexpr float LOG2E = 1.4426950408889634f;
 // Sections of a page in units of 128 bytes, two tokens' codes, for each KV head: K data from 0, K scales, then the same of V.
-constexpr int UNIT = 128, K_SCALES = 64, V_DATA = 72, HEAD_UNITS = 144;
+constexpr int UNIT = 128, K_SCALES = 64, PLANE = 72;
 constexpr int TILE_UNITS = TILE / 2;
 constexpr int SCALE_ROW = TILE * 8;            // bytes: the scales of a tile
 

@@ -14,9 +14,11 @@ using machine::self;
 #define blockIdx (machine::self->block->index)
 
 struct float2 { float x, y; };
+struct int2 { int x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(8) uint2 { uint32_t x, y; };
 struct __nv_bfloat16 { uint16_t bits; };
+inline int2 make_int2(int x, int y) { return {x, y}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
@@ -26,6 +28,7 @@ template <class To, class From> To bits_of(From from) { To to; static_assert(siz
 
 // ---- global memory and warp operations
 template <class T> T __ldg(const T* p) { return *p; }
+inline int load_now(const int* p) { return *p; }
 template <class T> T __ldcg(const T* p) { return *p; }
 template <class T> void __stcg(T* p, T x) { *p = x; }
 inline void __threadfence() {}
@@ -95,7 +98,7 @@ struct CUtensorMap {
   const uint8_t* base;
   long rows;
   int row_bytes, box_bytes, box_rows, swizzle;   // swizzle 128 or 64
-  long plane_bytes = 0;                          // of tma_3d
+  long plane_bytes = 0, page_bytes = 0, pages = 1;   // of tma_4d
   int box_planes = 1;
 };
 inline uint32_t swizzled(uint32_t addr, int swizzle) { return addr ^ ((addr >> 7 & (swizzle == 128 ? 7 : 3)) << 4); }
@@ -339,16 +342,16 @@ inline void stmatrix4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, u
 
 // ---- for kernels/nvfp4_msa/cuda
 // `swizzle` 0: none.
-inline void tma_3d(uint32_t dst, const CUtensorMap* map, int x, int y, int z, uint32_t bar) {
+inline void tma_4d(uint32_t dst, const CUtensorMap* map, int x, int y, int z, int w, uint32_t bar) {
   const CUtensorMap m = *map;
   const long bytes = (long)m.box_bytes * m.box_rows * m.box_planes;
   machine::shared_at(dst, bytes, 128);
   machine::later([=] {
     for (long i = 0; i < bytes; i++) {
       const long column = x + i % m.box_bytes, row = y + i / m.box_bytes % m.box_rows, plane = z + i / m.box_bytes / m.box_rows;
-      const bool inside = row >= 0 && row < m.rows && column < m.row_bytes;
+      const bool inside = row >= 0 && row < m.rows && column < m.row_bytes && plane < m.box_planes && w >= 0 && w < m.pages;
       const uint32_t to = m.swizzle ? swizzled(dst + (uint32_t)i, m.swizzle) : dst + (uint32_t)i;
-      *machine::shared_at(to, 1) = inside ? m.base[plane * m.plane_bytes + row * m.row_bytes + column] : 0;
+      *machine::shared_at(to, 1) = inside ? m.base[w * m.page_bytes + plane * m.plane_bytes + row * m.row_bytes + column] : 0;
     }
   }, bar, bytes);
 }

@@ -8,15 +8,15 @@ extern "C" int nvfp4_args_bytes() { return sizeof(Args); }
 extern "C" int nvfp4_maps_bytes() { return sizeof(CUtensorMap); }
 
 // One launch, its pairs in a random order. Returns nothing, or what went wrong.
-extern "C" const char* nvfp4_on_cpu(int variant, long units, const Args* a, unsigned seed) {
+extern "C" const char* nvfp4_on_cpu(int variant, long pages, const Args* a, unsigned seed) {
   try {
     std::mt19937 random(seed);
     std::vector<unsigned> pairs(a->rows * a->kv_heads);
     for (size_t i = 0; i < pairs.size(); i++) pairs[i] = (unsigned)i;
     std::shuffle(pairs.begin(), pairs.end(), random);
-    const long plane_bytes = (long)a->kv_heads * V_DATA * UNIT, plane_units = units - a->kv_heads * V_DATA;
-    const CUtensorMap codes{a->cache, plane_units, UNIT, UNIT, TILE_UNITS, 128, plane_bytes, 2};
-    const CUtensorMap scales{a->cache, plane_units * UNIT / SCALE_ROW, SCALE_ROW, SCALE_ROW, 1, 0, plane_bytes, 2};
+    const long plane_bytes = (long)a->kv_heads * PLANE * UNIT;
+    const CUtensorMap codes{a->cache, plane_bytes / UNIT, UNIT, UNIT, TILE_UNITS, 128, plane_bytes, 2 * plane_bytes, pages, 2};
+    const CUtensorMap scales{a->cache, plane_bytes / SCALE_ROW, SCALE_ROW, SCALE_ROW, 1, 0, plane_bytes, 2 * plane_bytes, pages, 2};
     const bool found = with_variant(variant, [&](auto* v) {
       using V = std::remove_pointer_t<decltype(v)>;
       for (const unsigned pair : pairs)
