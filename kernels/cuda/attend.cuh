@@ -91,8 +91,12 @@ __device__ __forceinline__ void tile_logits(float (&s)[8], const float (&d)[SCOR
     if constexpr (KV != Kv::bf16) score = fmaf(d[k + 8], 0.0625f, score);
     score *= x.scale[i & 3];
     if (KV == Kv::e5m2) score = fmaf(score, bases.factor(h), (float)bases.exponent[h]);
-    s[i] = token + h * 8 < len ? score : -INFINITY;
+    s[i] = score;
   }
+  if (__any_sync(~0u, token + 8 >= len))                 // in a sequence's last tile
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      if (token + (i >> 2) * 8 >= len) s[i] = -INFINITY;
 }
 
 // Where this lane's stmatrix row of P lies: P is [row][token] in f16, or bf16 as V is, written transposed.
@@ -179,14 +183,16 @@ __device__ __forceinline__ void clear_rows(uint32_t tile, int first, int warp, i
 // acc += P V for this warp's 128 dims, of 8-bit tiles (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
 // a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
 // e5m2 is the high byte of an f16 and needs no conversion.
-template <bool E5M2>
-__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
+// `weigh(weights)` may change the A operand: rows lane / 4 (0 and 2) and lane / 4 + 8 (1 and 3).
+template <bool E5M2, class Weigh>
+__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane, Weigh&& weigh) {
   const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
   const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
 #pragma unroll
   for (int ks = 0; ks < 4; ks++) {
     uint32_t weights[4];
     ldmatrix4(weights, prow + ks * 32);
+    weigh(weights);
 #pragma unroll
     for (int c = 0; c < 8; c += 2) {
       uint32_t x[4];
@@ -234,5 +240,5 @@ __device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, 
   if constexpr (KV == Kv::bf16)
     tile_output16(acc, tile + warp * 2 * BOX, p, lane);
   else
-    tile_output8<false>(acc, tile + warp * BOX, p, lane);
+    tile_output8<false>(acc, tile + warp * BOX, p, lane, [](uint32_t (&)[4]) {});
 }

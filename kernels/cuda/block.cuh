@@ -37,17 +37,14 @@ struct Block {
   }
 };
 
-// What the warpgroups that make scores do first: queries to shared memory, and the block's tiles, just before which and after which `before` and
-// `after` are called. Returns the factor of fp8 values.
-template <class B, class Before, class After>
-__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t* smem, int warp, int lane, Before&& before, After&& after) {
+// What the warpgroups that make scores do first: queries to shared memory, and the block's tiles. Returns the factor of fp8 values.
+template <class B>
+__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
   constexpr int QUERY_WARPS = B::SCORING * 4 < 8 ? B::SCORING * 4 : 8;
   QueryRows<QUERY_WARPS> q;
   if (warp < QUERY_WARPS) q.load(a, w, warp, lane);
   cluster_arrive();
-  before();
   w.find_tiles(a);
-  after();
   const float kv_scale = B::KV == Kv::e4m3 ? __ldg(a.kv_scale) : 1.f;
   if (warp < QUERY_WARPS) {
     if constexpr (B::KV == Kv::bf16)
@@ -68,7 +65,7 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
   static_assert(B::SCORING == NWG);
   const uint32_t tile0 = smem_u32(smem), full = tile0 + B::FULL, empty = tile0 + B::EMPTY;
   const int wg = warp >> 2, ww = warp & 3;
-  const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane, [] {}, [] {});
+  const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane);
   Softmax x;
   Output o;
   x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);

@@ -53,18 +53,17 @@ struct Work {
     rank = blockIdx.x;
     group = blockIdx.z;
   }
-  __device__ __forceinline__ void find_tiles(const Args& a) {
-    const int first = __ldg(a.kv_indptr + sequence);
-    set_tiles(a, first, __ldg(a.kv_indptr + sequence + 1) - first);
-  }
+  __device__ __forceinline__ void find_tiles(const Args& a) { set_tiles(a, bounds(a)); }
+  // First KV row of the sequence and of the next one; loads that are on their way when this returns.
+  __device__ __forceinline__ int2 bounds(const Args& a) const { return make_int2(load_now(a.kv_indptr + sequence), load_now(a.kv_indptr + sequence + 1)); }
   // What find_tiles will say if the host is right about the lengths: copies that start at once, and not a cold load later.
-  __device__ __forceinline__ void expect_tiles(const Args& a) { set_tiles(a, sequence * a.uniform_len, a.uniform_len); }
+  __device__ __forceinline__ void expect_tiles(const Args& a) {
+    set_tiles(a, make_int2(sequence * a.uniform_len, (sequence + 1) * a.uniform_len));
+  }
   __device__ __forceinline__ bool same_tokens(const Work& other) const { return row0 == other.row0 && len == other.len; }
-
- private:
-  __device__ __forceinline__ void set_tiles(const Args& a, int first, int length) {
-    row0 = first;
-    len = length;
+  __device__ __forceinline__ void set_tiles(const Args& a, int2 bounds) {
+    row0 = bounds.x;
+    len = bounds.y - bounds.x;
     // 32-bit unsigned divisions: signed 64-bit ones cost hundreds of cycles. At most 2^25 tiles times 64 splits.
     const unsigned splits = a.cluster * a.groups, split = group * a.cluster + rank, all = (unsigned)(len + TILE - 1) / TILE;
     tile0 = all * split / splits;

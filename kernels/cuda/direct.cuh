@@ -47,17 +47,18 @@ struct Producer {
     }
   }
 
-  // The first tiles, before it is known for sure which they are, if that can be.
+  // The first tiles. Those that nobody waits behind are started before it is known for sure which they are, if that can be.
   __device__ __forceinline__ void start() {
+    const int2 bounds = w.bounds(a);
     int started = 0;
     Work expected(w);
     if (!L::PAGED && a.uniform_len) {
       expected.expect_tiles(a);
-      started = min(expected.tiles, L::STAGES);
+      started = min(expected.tiles, L::HOLDING);
 #pragma unroll 1
       for (int t = 0; t < started; t++) copy_rows(expected, t);
     }
-    w.find_tiles(a);
+    w.set_tiles(a, bounds);
 #pragma unroll 1
     for (int t = 0; t < started; t++) mbar_expect(full(t), L::BYTES);
     if (started && !w.same_tokens(expected)) {

@@ -32,11 +32,12 @@ MXFP4_FAULTS = {
     "V overwritten while it is read": ("unpacked.cuh", "if (group == 0 && t >= L::STAGES) mbar_wait(", "if (false) mbar_wait("),
     "packed rows before they have arrived": (
         "unpacked.cuh",
-        "      mbar_wait(smem0 + L::PACKED_FULL + packed * 8, (n / L::PACKED) & 1);\n",
+        "      mbar_wait(L::packed_full(smem0, t), L::packed_parity(t));\n",
         "",
     ),
-    "barriers of both pairs": ("unpacked.cuh", "STAGES, STAGES * PAIRS_, PAIRS_ * 256>", "STAGES, STAGES, PAIRS_ * 256>"),
+    "barriers that warpgroups share": ("unpacked.cuh", "STAGES, STAGES * HOLDING, (", "STAGES, STAGES, ("),
     "a new maximum that goes unheard": ("unpacked.cuh", "m[0] > reference[0] || m[1] > reference[1]", "false"),
+    "maxima of one warpgroup for another's tile": ("unpacked.cuh", "part_weight(m[0], reference[0])", "1.f"),
     "queries in the order of their dims": ("block.cuh", "q.template store<B::KV == Kv::e5m2>(", "q.template store<false>("),
 }
 QUICK = ("scores before the tile has arrived", "shares summed before they have arrived")
