@@ -2798,6 +2798,8 @@ __device__ __forceinline__ uint64_t pack_u64(uint32_t low, uint32_t high) {
   asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
   return r;
 }
+// x >> 16 by a multiplication: the pipe for shifts has the more to do.
+__device__ __forceinline__ uint32_t upper_half(uint32_t x) { return __umulhi(x, 65536u); }
 // Four of the eight bytes b:a, by the nibbles of `select`'s low half, which are 0 to 7; __byte_perm would spend an instruction on making them so.
 __device__ __forceinline__ uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) {
   uint32_t r;
@@ -2958,18 +2960,17 @@ struct Work {
     rank = blockIdx.x;
     group = blockIdx.z;
   }
-  __device__ __forceinline__ void find_tiles(const Args& a) {
-    const int first = __ldg(a.kv_indptr + sequence);
-    set_tiles(a, first, __ldg(a.kv_indptr + sequence + 1) - first);
-  }
+  __device__ __forceinline__ void find_tiles(const Args& a) { set_tiles(a, bounds(a)); }
+  // First KV row of the sequence and of the next one; loads that are on their way when this returns.
+  __device__ __forceinline__ int2 bounds(const Args& a) const { return make_int2(load_now(a.kv_indptr + sequence), load_now(a.kv_indptr + sequence + 1)); }
   // What find_tiles will say if the host is right about the lengths: copies that start at once, and not a cold load later.
-  __device__ __forceinline__ void expect_tiles(const Args& a) { set_tiles(a, sequence * a.uniform_len, a.uniform_len); }
+  __device__ __forceinline__ void expect_tiles(const Args& a) {
+    set_tiles(a, make_int2(sequence * a.uniform_len, (sequence + 1) * a.uniform_len));
+  }
   __device__ __forceinline__ bool same_tokens(const Work& other) const { return row0 == other.row0 && len == other.len; }
-
- private:
-  __device__ __forceinline__ void set_tiles(const Args& a, int first, int length) {
-    row0 = first;
-    len = length;
+  __device__ __forceinline__ void set_tiles(const Args& a, int2 bounds) {
+    row0 = bounds.x;
+    len = bounds.y - bounds.x;
     // 32-bit unsigned divisions: signed 64-bit ones cost hundreds of cycles. At most 2^25 tiles times 64 splits.
     const unsigned splits = a.cluster * a.groups, split = group * a.cluster + rank, all = (unsigned)(len + TILE - 1) / TILE;
     tile0 = all * split / splits;
@@ -3187,8 +3188,12 @@ __device__ __forceinline__ void tile_logits(float (&s)[8], const float (&d)[SCOR
     if constexpr (KV != Kv::bf16) score = fmaf(d[k + 8], 0.0625f, score);
     score *= x.scale[i & 3];
     if (KV == Kv::e5m2) score = fmaf(score, bases.factor(h), (float)bases.exponent[h]);
-    s[i] = token + h * 8 < len ? score : -INFINITY;
+    s[i] = score;
   }
+  if (__any_sync(~0u, token + 8 >= len))                 // in a sequence's last tile
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      if (token + (i >> 2) * 8 >= len) s[i] = -INFINITY;
 }
 
 // Where this lane's stmatrix row of P lies: P is [row][token] in f16, or bf16 as V is, written transposed.
@@ -3275,14 +3280,16 @@ __device__ __forceinline__ void clear_rows(uint32_t tile, int first, int warp, i
 // acc += P V for this warp's 128 dims, of 8-bit tiles (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
 // a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
 // e5m2 is the high byte of an f16 and needs no conversion.
-template <bool E5M2>
-__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
+// `weigh(weights)` may change the A operand: rows lane / 4 (0 and 2) and lane / 4 + 8 (1 and 3).
+template <bool E5M2, class Weigh>
+__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane, Weigh&& weigh) {
   const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
   const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
 #pragma unroll
   for (int ks = 0; ks < 4; ks++) {
     uint32_t weights[4];
     ldmatrix4(weights, prow + ks * 32);
+    weigh(weights);
 #pragma unroll
     for (int c = 0; c < 8; c += 2) {
       uint32_t x[4];
@@ -3330,7 +3337,7 @@ __device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, 
   if constexpr (KV == Kv::bf16)
     tile_output16(acc, tile + warp * 2 * BOX, p, lane);
   else
-    tile_output8<false>(acc, tile + warp * BOX, p, lane);
+    tile_output8<false>(acc, tile + warp * BOX, p, lane, [](uint32_t (&)[4]) {});
 }
 """
 
@@ -3690,17 +3697,14 @@ struct Block {
   }
 };
 
-// What the warpgroups that make scores do first: queries to shared memory, and the block's tiles, just before which and after which `before` and
-// `after` are called. Returns the factor of fp8 values.
-template <class B, class Before, class After>
-__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t* smem, int warp, int lane, Before&& before, After&& after) {
+// What the warpgroups that make scores do first: queries to shared memory, and the block's tiles. Returns the factor of fp8 values.
+template <class B>
+__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
   constexpr int QUERY_WARPS = B::SCORING * 4 < 8 ? B::SCORING * 4 : 8;
   QueryRows<QUERY_WARPS> q;
   if (warp < QUERY_WARPS) q.load(a, w, warp, lane);
   cluster_arrive();
-  before();
   w.find_tiles(a);
-  after();
   const float kv_scale = B::KV == Kv::e4m3 ? __ldg(a.kv_scale) : 1.f;
   if (warp < QUERY_WARPS) {
     if constexpr (B::KV == Kv::bf16)
@@ -3721,7 +3725,7 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
   static_assert(B::SCORING == NWG);
   const uint32_t tile0 = smem_u32(smem), full = tile0 + B::FULL, empty = tile0 + B::EMPTY;
   const int wg = warp >> 2, ww = warp & 3;
-  const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane, [] {}, [] {});
+  const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane);
   Softmax x;
   Output o;
   x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);
@@ -3822,17 +3826,18 @@ struct Producer {
     }
   }
 
-  // The first tiles, before it is known for sure which they are, if that can be.
+  // The first tiles. Those that nobody waits behind are started before it is known for sure which they are, if that can be.
   __device__ __forceinline__ void start() {
+    const int2 bounds = w.bounds(a);
     int started = 0;
     Work expected(w);
     if (!L::PAGED && a.uniform_len) {
       expected.expect_tiles(a);
-      started = min(expected.tiles, L::STAGES);
+      started = min(expected.tiles, L::HOLDING);
 #pragma unroll 1
       for (int t = 0; t < started; t++) copy_rows(expected, t);
     }
-    w.find_tiles(a);
+    w.set_tiles(a, bounds);
 #pragma unroll 1
     for (int t = 0; t < started; t++) mbar_expect(full(t), L::BYTES);
     if (started && !w.same_tokens(expected)) {
@@ -3891,7 +3896,7 @@ constexpr int ROW_BYTES4 = D_QK / 2, CHUNK_BYTES = 16;
 __device__ __forceinline__ void nibbles_to_e5m2(uint32_t& lo, uint32_t& hi, uint32_t x, uint32_t t0, uint32_t t1) {
   const uint32_t select = x & 0x77777777u, y = x * 16;
   lo = or_and(pick_bytes(t0, t1, select), pick_bytes(y, x, 0x5140), 0x80808080u);
-  hi = or_and(pick_bytes(t0, t1, select >> 16), pick_bytes(y, x, 0x7362), 0x80808080u);
+  hi = or_and(pick_bytes(t0, t1, upper_half(select)), pick_bytes(y, x, 0x7362), 0x80808080u);
 }
 
 constexpr int PACKED_ROWS = TILE * ROW_BYTES4;
@@ -3960,72 +3965,84 @@ struct TokenQuarter {
 """
 
 # >>> kernels/cuda/unpacked.cuh
-CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache, by pairs of warpgroups that take the tiles in turn. The scoring one of a pair copies packed rows to shared
-// memory, unpacks them to e5m2 in registers, multiplies those by the queries, and leaves P and the 512 dims of V in shared memory; the other one
-// multiplies P by V and holds the output.
+CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache. SCORING warpgroups take the tiles in turn: they copy packed rows to shared memory, unpack them to e5m2 in
+// registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. HOLDING others take the tiles in turn, multiply
+// P by V and hold the output. Every scoring warpgroup has a running maximum of its own, which travels with P.
 #pragma once
 #include "block.cuh"
 #include "unpack.cuh"
 
 constexpr int V_BYTES = 4 * BOX, SUMS_BARRIER = 13;
 
-// PACKED: packed tiles in shared memory of each pair.
-template <int PAIRS_, int STAGES, int PACKED_>
-struct Unpacked : Block<Kv::e5m2, PAIRS_, PAIRS_, STAGES, V_BYTES, STAGES, STAGES * PAIRS_, PAIRS_ * 256> {
-  static constexpr int PAIRS = PAIRS_, PACKED = PACKED_, REFERENCES = (Unpacked::END + 15) & ~15, PACKED_AT = REFERENCES + STAGES * ROWS * 4;
-  static constexpr int PACKED_FULL = PACKED_AT + PAIRS * PACKED * PACKED_BYTES, SMEM = PACKED_FULL + PAIRS * PACKED * 8;
+// STAGES of P and V; PACKED: packed tiles. A stage belongs to warpgroups in turn, but parity waits are only right one phase behind: every
+// warpgroup has barriers of its own for each stage.
+template <int SCORING, int HOLDING, int STAGES, int PACKED_>
+struct Unpacked : Block<Kv::e5m2, SCORING, HOLDING, STAGES, V_BYTES, STAGES, STAGES * HOLDING, (SCORING + HOLDING) * 128> {
+  static constexpr int PACKED = PACKED_, PACKED_SLOTS = PACKED * SCORING, REFERENCES = (Unpacked::END + 15) & ~15;
+  static constexpr int PACKED_AT = REFERENCES + STAGES * ROWS * 4, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, SMEM = PACKED_FULL + PACKED_SLOTS * 8;
   static_assert(PACKED_FULL % 8 == 0 && SMEM <= 232448);
+  static_assert(STAGES % SCORING == 0, "a scoring warpgroup waits for what it filled itself");
 
-  // A stage belongs to the pairs in turn, but parity waits are only right one phase behind: every pair has barriers of its own for each stage.
-  static_assert(STAGES % PAIRS == 1 || PAIRS == 1, "tile t has barriers t % SLOTS");
   static __device__ __forceinline__ uint32_t full(uint32_t smem0, int t) { return smem0 + Unpacked::FULL + (uint32_t)t % Unpacked::SLOTS * 8; }
   static __device__ __forceinline__ uint32_t empty(uint32_t smem0, int t) { return smem0 + Unpacked::EMPTY + (uint32_t)t % Unpacked::SLOTS * 8; }
   static __device__ __forceinline__ int parity(int t) { return (uint32_t)t / Unpacked::SLOTS & 1; }
+  static __device__ __forceinline__ uint32_t packed_at(uint32_t smem0, int t) { return smem0 + PACKED_AT + (uint32_t)t % PACKED * PACKED_BYTES; }
+  static __device__ __forceinline__ uint32_t packed_full(uint32_t smem0, int t) { return smem0 + PACKED_FULL + (uint32_t)t % PACKED_SLOTS * 8; }
+  static __device__ __forceinline__ int packed_parity(int t) { return (uint32_t)t / PACKED_SLOTS & 1; }
+
+  // One thread, before anything else.
+  static __device__ __forceinline__ void init_packed(uint32_t smem0) {
+    for (int i = 0; i < PACKED_SLOTS; i++) mbar_init(smem0 + PACKED_FULL + i * 8, 1);
+    mbar_init_fence();
+  }
+};
+
+// The copies of packed tiles, by one thread.
+template <class L>
+struct Loader {
+  const Args& a;
+  Work& w;
+  uint32_t smem0;
+
+  // To a stage that is free.
+  __device__ __forceinline__ void load(int t) const {
+    if (t >= w.tiles) return;
+    const PackedTile tile(a, w, t);
+    tile.expect(L::packed_full(smem0, t));
+    tile.copy(L::packed_at(smem0, t), L::packed_full(smem0, t));
+  }
+  // The first tiles. Those that nobody waits behind are started before it is known for sure which they are, if that can be.
+  __device__ __forceinline__ void start() const {
+    const int2 bounds = w.bounds(a);
+    int started = 0;
+    Work expected(w);
+    if (a.uniform_len) {
+      expected.expect_tiles(a);
+      started = min(expected.tiles, L::SCORING);
+#pragma unroll 1
+      for (int t = 0; t < started; t++) PackedTile(a, expected, t).copy(L::packed_at(smem0, t), L::packed_full(smem0, t));
+    }
+    w.set_tiles(a, bounds);
+#pragma unroll 1
+    for (int t = 0; t < started; t++) PackedTile(a, expected, t).expect(L::packed_full(smem0, t));
+    if (started && !w.same_tokens(expected)) {
+#pragma unroll 1
+      for (int t = 0; t < started; t++) discard_copies(L::packed_full(smem0, t));
+      started = 0;
+    }
+#pragma unroll 1
+    for (int t = started; t < L::PACKED; t++) load(t);
+  }
 };
 
 template <class L>
 struct Scorer {
   const Args& a;
-  const Work& w;
+  Work& w;
   uint8_t* smem;
   int wg, warp, lane;
 
-  __device__ __forceinline__ uint32_t packed_stage(int n) const { return wg * L::PACKED + (uint32_t)n % L::PACKED; }
-  __device__ __forceinline__ uint32_t packed_at(int n) const { return smem_u32(smem) + L::PACKED_AT + packed_stage(n) * PACKED_BYTES; }
-  __device__ __forceinline__ uint32_t packed_full(int n) const { return smem_u32(smem) + L::PACKED_FULL + packed_stage(n) * 8; }
-
-  // The rest up to `run` is for one thread. Copies of the pair's n-th tile, to a stage that is free.
-  __device__ __forceinline__ void load(int n) const {
-    if (const int t = wg + n * L::PAIRS; t < w.tiles) {
-      const PackedTile tile(a, w, t);
-      tile.expect(packed_full(n));
-      tile.copy(packed_at(n), packed_full(n));
-    }
-  }
-  // The first tiles, before it is known for sure which they are, if that can be; then surely.
-  __device__ __forceinline__ void start_early() const {
-    for (int n = 0; n < L::PACKED; n++) mbar_init(packed_full(n), 1);
-    mbar_init_fence();
-    if (!a.uniform_len) return;
-    Work expected(w);
-    expected.expect_tiles(a);
-    for (int n = 0; n < L::PACKED; n++)
-      if (const int t = wg + n * L::PAIRS; t < expected.tiles) PackedTile(a, expected, t).copy(packed_at(n), packed_full(n));
-  }
-  __device__ __forceinline__ void start() const {
-    Work expected(w);
-    if (a.uniform_len) expected.expect_tiles(a);
-    const bool right = w.same_tokens(expected);
-    for (int n = 0; n < L::PACKED; n++) {
-      const int t = wg + n * L::PAIRS;
-      const bool started = a.uniform_len && t < expected.tiles;
-      if (started) PackedTile(a, expected, t).expect(packed_full(n));
-      if (started && !right) discard_copies(packed_full(n));
-      if (!started || !right) load(n);
-    }
-  }
-
-  // Dims 128 group .. of this lane's two tokens: one chunk of each, as the operand of four products, to row `row` and row + 8 of V.
+  // One chunk of each of this lane's two tokens, of dims 128 group .., as the operand of four products.
   __device__ __forceinline__ void score_group(float (&d)[16], uint32_t (&operand)[4][4], const TokenQuarter& low, const TokenQuarter& high, int group,
                                               uint32_t q_low) const {
     uint32_t x[4], y[4];
@@ -4069,14 +4086,14 @@ struct Scorer {
     const uint32_t smem0 = smem_u32(smem), q_low = operand_low(smem0 + L::Q);
     const int row = warp * 16 + (lane >> 2), q = lane & 3, token = warp * 16 + token_of_row(lane >> 2);
     float* top = reinterpret_cast<float*>(smem + L::TOP) + wg * 64;
-    Softmax x;
-    x.init(reinterpret_cast<const float*>(smem + L::ROW_SCALE), a.sm_scale, lane);
+    Softmax softmax;
+    softmax.init(reinterpret_cast<const float*>(smem + L::ROW_SCALE), a.sm_scale, lane);
 #pragma unroll 1
-    for (int n = 0, t = wg; t < w.tiles; n++, t += L::PAIRS) {
+    for (int t = wg; t < w.tiles; t += L::SCORING) {
       const uint32_t stage = (uint32_t)t % L::STAGES, v = smem0 + stage * V_BYTES;
       const PackedTile tile(a, w, t);
-      mbar_wait(packed_full(n), (n / L::PACKED) & 1);
-      const TokenQuarter low(packed_at(n), tile, token, q), high(packed_at(n), tile, token + 8, q);
+      mbar_wait(L::packed_full(smem0, t), L::packed_parity(t));
+      const TokenQuarter low(L::packed_at(smem0, t), tile, token, q), high(L::packed_at(smem0, t), tile, token + 8, q);
       float d[16];
       uint32_t operand[2][4][4], rope[2][4];
 #pragma unroll
@@ -4092,44 +4109,52 @@ struct Scorer {
       bases.exponent[1] = high.base;
       float s[8];
       wgmma_wait(d);
-      tile_logits<Kv::e5m2>(s, d, x, bases, (w.tile0 + t) * TILE + token, w.len);
-      tile_softmax<Kv::e5m2>(x, s, bases, p_store_addr(smem0 + L::P + stage * P_BYTES, warp, lane), top, 1 + wg, warp, lane, [](const float (&)[4]) {});
+      tile_logits<Kv::e5m2>(s, d, softmax, bases, (w.tile0 + t) * TILE + token, w.len);
+      tile_softmax<Kv::e5m2>(softmax, s, bases, p_store_addr(smem0 + L::P + stage * P_BYTES, warp, lane), top, 1 + wg, warp, lane, [](const float (&)[4]) {});
       if (warp == 0 && lane < 4)
 #pragma unroll
-        for (int i = 0; i < 4; i++) reinterpret_cast<float*>(smem + L::REFERENCES)[stage * ROWS + (i >> 1) * 8 + lane * 2 + (i & 1)] = x.m[i];
+        for (int i = 0; i < 4; i++) reinterpret_cast<float*>(smem + L::REFERENCES)[stage * ROWS + (i >> 1) * 8 + lane * 2 + (i & 1)] = softmax.m[i];
       __syncwarp();
       if (lane == 0) mbar_arrive(L::full(smem0, t));
-      if (warp == 0 && lane == 0) load(n + L::PACKED);     // the softmax's barrier: all four warps have read their rows
+      if (warp == 0 && lane == 0) Loader<L>{a, w, smem0}.load(t + L::PACKED);   // the softmax's barrier: all four warps have read their rows
     }
-    reduce_sums(L::exchange(smem), x, wg, warp, lane);
+    reduce_sums(L::exchange(smem), softmax, wg, warp, lane);
     bar_sync(SUMS_BARRIER, L::THREADS);
   }
 };
 
-// The warpgroup of a pair that holds the output.
+// A warpgroup that holds output.
 template <class L>
 __device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int wg, int warp, int lane) {
   const uint32_t smem0 = smem_u32(smem);
   const float* references = reinterpret_cast<const float*>(smem + L::REFERENCES) + (lane >> 2);
-  float reference[2] = {-INFINITY, -INFINITY};           // the pair's running maxima of rows lane / 4 and lane / 4 + 8
+  float reference[2] = {-INFINITY, -INFINITY};           // the largest so far, of rows lane / 4 and lane / 4 + 8
   Output o;
   o.clear();
 #pragma unroll 1
-  for (int t = wg; t < w.tiles; t += L::PAIRS) {
+  for (int t = wg; t < w.tiles; t += L::HOLDING) {
     const uint32_t stage = (uint32_t)t % L::STAGES;
     mbar_wait(L::full(smem0, t), L::parity(t));
     const float m[2] = {references[stage * ROWS], references[stage * ROWS + 8]};
     if (__any_sync(~0u, m[0] > reference[0] || m[1] > reference[1])) {
-      o.scale(part_weight(reference[0], m[0]), part_weight(reference[1], m[1]));
-      reference[0] = m[0];
-      reference[1] = m[1];
+      const float grown[2] = {fmaxf(m[0], reference[0]), fmaxf(m[1], reference[1])};
+      o.scale(part_weight(reference[0], grown[0]), part_weight(reference[1], grown[1]));
+      reference[0] = grown[0];
+      reference[1] = grown[1];
     }
-    tile_output8<true>(o.acc, smem0 + stage * V_BYTES + warp * BOX, smem0 + L::P + stage * P_BYTES, lane);
+    const float low = part_weight(m[0], reference[0]), high = part_weight(m[1], reference[1]);
+    const uint32_t lows = pack_f16(low, low), highs = pack_f16(high, high);
+    tile_output8<true>(o.acc, smem0 + stage * V_BYTES + warp * BOX, smem0 + L::P + stage * P_BYTES, lane, [&](uint32_t(&weights)[4]) {
+      weights[0] = mul_f16x2(weights[0], lows);
+      weights[1] = mul_f16x2(weights[1], highs);
+      weights[2] = mul_f16x2(weights[2], lows);
+      weights[3] = mul_f16x2(weights[3], highs);
+    });
     __syncwarp();
     if (lane == 0) mbar_arrive(L::empty(smem0, t));
   }
   bar_sync(SUMS_BARRIER, L::THREADS);
-  combine<Kv::e5m2, L::PAIRS, L::PAIRS>(a, w, L::exchange(smem), o, reference, 1.f, wg, warp, lane);
+  combine<Kv::e5m2, L::HOLDING, L::SCORING>(a, w, L::exchange(smem), o, reference, 1.f, wg, warp, lane);
 }
 
 template <class L>
@@ -4137,24 +4162,22 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_const
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
   Work w(a);
-  if (wg < L::PAIRS) {
-    const Scorer<L> scorer{a, w, smem, wg, warp & 3, lane};
-    const bool starts = (warp & 3) == 0 && lane == 0;
-    prepare_queries<L>(
-        a, w, smem, warp, lane,
-        [&] {
-          if (starts) scorer.start_early();
-        },
-        [&] {
-          if (starts) scorer.start();
-        });
-    scorer.run();
+  if (wg < L::SCORING) {
+    prepare_queries<L>(a, w, smem, warp, lane);
+    Scorer<L>{a, w, smem, wg, warp & 3, lane}.run();
   } else {
-    if (warp == L::PAIRS * 4 && lane == 0) L::init_barriers(a, smem, 4);
+    if (warp == L::SCORING * 4 && lane == 0) {
+      const Loader<L> loader{a, w, smem_u32(smem)};
+      L::init_packed(loader.smem0);
+      loader.start();
+      L::init_barriers(a, smem, 4);
+    } else {
+      w.find_tiles(a);
+    }
+    __syncwarp();
     cluster_arrive();
-    w.find_tiles(a);
     bar_sync(START_BARRIER, L::THREADS);
-    hold_output<L>(a, w, smem, wg - L::PAIRS, warp & 3, lane);
+    hold_output<L>(a, w, smem, wg - L::SCORING, warp & 3, lane);
   }
 }
 """
@@ -4170,7 +4193,7 @@ using Narrow = Direct<Kv::e4m3, 1, 2, 2, false>;       // 1: one warpgroup and t
 using Paged = Direct<Kv::e4m3, 2, 5, 1, true>;         // 2
 using Bf16 = Direct<Kv::bf16, 2, 2, 1, false>;         // 3
 using Bf16Paged = Direct<Kv::bf16, 2, 2, 1, true>;     // 4
-using Mxfp4 = Unpacked<2, 3, 2>;                       // 5
+using Mxfp4 = Unpacked<3, 1, 3, 5>;                    // 5
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
 template <class F>
