@@ -7,6 +7,14 @@ from __future__ import annotations
 # From configs/dispatch.yml
 DISPATCH_TABLE = {
     'H200': [
+        {'shape': [4, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_narrow', 'cluster': 16, 'groups': 1}},
+        {'shape': [4, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_wide', 'cluster': 16, 'groups': 1}},
+        {'shape': [32, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_wide', 'cluster': 3, 'groups': 1}},
+        {'shape': [32, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 2, 'groups': 2}},
+        {'shape': [64, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_wide', 'cluster': 2, 'groups': 1}},
+        {'shape': [64, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 2, 'groups': 1}},
+        {'shape': [256, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_narrow', 'cluster': 1, 'groups': 1}},
+        {'shape': [256, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 1, 'groups': 1}},
         {'shape': [4, 1, 1024, 16], 'backend': 'triton', 'params': {'format': 'bf16', 'block_n': 64, 'num_warps': 8, 'num_stages': 2, 'convert': 'cvt', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 16}},
         {'shape': [4, 1, 8192, 16], 'backend': 'triton', 'params': {'format': 'bf16', 'block_n': 64, 'num_warps': 4, 'num_stages': 3, 'convert': 'cvt', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 32}},
         {'shape': [32, 1, 1024, 16], 'backend': 'triton', 'params': {'format': 'fp8', 'block_n': 64, 'num_warps': 4, 'num_stages': 2, 'convert': 'cvt', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 8}},
@@ -2798,8 +2806,6 @@ __device__ __forceinline__ uint64_t pack_u64(uint32_t low, uint32_t high) {
   asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
   return r;
 }
-// x >> 16 by a multiplication: the pipe for shifts has the more to do.
-__device__ __forceinline__ uint32_t upper_half(uint32_t x) { return __umulhi(x, 65536u); }
 // Four of the eight bytes b:a, by the nibbles of `select`'s low half, which are 0 to 7; __byte_perm would spend an instruction on making them so.
 __device__ __forceinline__ uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) {
   uint32_t r;
@@ -3188,12 +3194,8 @@ __device__ __forceinline__ void tile_logits(float (&s)[8], const float (&d)[SCOR
     if constexpr (KV != Kv::bf16) score = fmaf(d[k + 8], 0.0625f, score);
     score *= x.scale[i & 3];
     if (KV == Kv::e5m2) score = fmaf(score, bases.factor(h), (float)bases.exponent[h]);
-    s[i] = score;
+    s[i] = token + h * 8 < len ? score : -INFINITY;
   }
-  if (__any_sync(~0u, token + 8 >= len))                 // in a sequence's last tile
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-      if (token + (i >> 2) * 8 >= len) s[i] = -INFINITY;
 }
 
 // Where this lane's stmatrix row of P lies: P is [row][token] in f16, or bf16 as V is, written transposed.
@@ -3896,7 +3898,7 @@ constexpr int ROW_BYTES4 = D_QK / 2, CHUNK_BYTES = 16;
 __device__ __forceinline__ void nibbles_to_e5m2(uint32_t& lo, uint32_t& hi, uint32_t x, uint32_t t0, uint32_t t1) {
   const uint32_t select = x & 0x77777777u, y = x * 16;
   lo = or_and(pick_bytes(t0, t1, select), pick_bytes(y, x, 0x5140), 0x80808080u);
-  hi = or_and(pick_bytes(t0, t1, upper_half(select)), pick_bytes(y, x, 0x7362), 0x80808080u);
+  hi = or_and(pick_bytes(t0, t1, select >> 16), pick_bytes(y, x, 0x7362), 0x80808080u);
 }
 
 constexpr int PACKED_ROWS = TILE * ROW_BYTES4;
@@ -4095,13 +4097,13 @@ struct Scorer {
       mbar_wait(L::packed_full(smem0, t), L::packed_parity(t));
       const TokenQuarter low(L::packed_at(smem0, t), tile, token, q), high(L::packed_at(smem0, t), tile, token + 8, q);
       float d[16];
-      uint32_t operand[2][4][4], rope[2][4];
+      uint32_t operand[4][4], rope[2][4];
 #pragma unroll
       for (int group = 0; group < 4; group++) {
-        score_group(d, operand[group & 1], low, high, group, q_low);
+        score_group(d, operand, low, high, group, q_low);
         if (group == 0 && t >= L::STAGES) mbar_wait(L::empty(smem0, t - L::STAGES), L::parity(t - L::STAGES));
-        store_group(v, operand[group & 1], group, q, row);
-        wgmma_wait_for_registers<1>();
+        store_group(v, operand, group, q, row);
+        if (group < 3) wgmma_wait_for_registers<0>();
       }
       score_rope(d, rope, low, high, q, q_low);
       Bases bases;
@@ -4358,9 +4360,7 @@ def compile_library(sources: dict[str, str], name: str, folder: Path) -> Path:
     return library
 
 # >>> kernels/cuda_backend.py
-"""MLA decode with kernels of our own on Hopper (sm_90a), fp8, mxfp4 and bf16 KV: compiled by nvcc, called through ctypes.
-
-In development (docs/LOG.md): no tuned entry names it yet."""
+"""MLA decode with kernels of our own on Hopper (sm_90a), fp8, mxfp4 and bf16 KV: compiled by nvcc, called through ctypes."""
 
 # from __future__ import annotations
 
@@ -4415,6 +4415,7 @@ CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
 CUDA_MAX_CLUSTER = 16
 CUDA_MAX_SPLITS = 64
 H200_MULTIPROCESSORS = 132
+MXFP4_TILES = 24  # of a block; measured on an H200: 16 are faster as fp8, 32 as mxfp4
 MAP_ALIGNMENT = 64
 MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
 CUDA_POINTERS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_indptr", "block_table", "out", "part", "part_ml", "tickets")
@@ -4466,16 +4467,17 @@ class CudaBackend:
         return None if find_nvcc() else "nvcc is needed to compile the CUDA kernels (PATH, CUDA_HOME)"
 
     def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
-        """Enough blocks to fill the device: narrow ones without splits for many sequences, else clusters of splits."""
+        """Enough blocks to fill the device: clusters of splits, or for many sequences none. mxfp4 where a block has so many
+        tiles that reading a third fewer bytes outweighs the unpacking; narrow fp8 blocks where two of them fill each other's
+        gaps between sequences."""
         on_gpu = device.type == "cuda"
         multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
         blocks = shape.batch * -(-shape.rows // CUDA_ROWS)
-        if 2 * blocks > multiprocessors:  # too many for two splits each
-            return {"kernel": "fp8_narrow" if blocks > multiprocessors else "fp8_wide", "cluster": 1, "groups": 1}
         tiles = max(-(-shape.kv_len // CUDA_TILE), 1)
         sizes = range(1, min(tiles, CUDA_MAX_CLUSTER) + 1)
-        cluster = max(size for size in sizes if clusters_at_once(size, multiprocessors) >= blocks)
-        return {"kernel": "fp8_wide", "cluster": cluster, "groups": 1}
+        cluster = max((size for size in sizes if clusters_at_once(size, multiprocessors) >= blocks), default=1)
+        fp8 = "fp8_narrow" if blocks > multiprocessors else "fp8_wide"
+        return {"kernel": "mxfp4" if tiles >= MXFP4_TILES * cluster else fp8, "cluster": cluster, "groups": 1}
 
     def plan(self, data: input_t, params: dict[str, Any]) -> Callable[[input_t], torch.Tensor]:
         return CudaPlan(data, params)

@@ -91,12 +91,8 @@ __device__ __forceinline__ void tile_logits(float (&s)[8], const float (&d)[SCOR
     if constexpr (KV != Kv::bf16) score = fmaf(d[k + 8], 0.0625f, score);
     score *= x.scale[i & 3];
     if (KV == Kv::e5m2) score = fmaf(score, bases.factor(h), (float)bases.exponent[h]);
-    s[i] = score;
+    s[i] = token + h * 8 < len ? score : -INFINITY;
   }
-  if (__any_sync(~0u, token + 8 >= len))                 // in a sequence's last tile
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-      if (token + (i >> 2) * 8 >= len) s[i] = -INFINITY;
 }
 
 // Where this lane's stmatrix row of P lies: P is [row][token] in f16, or bf16 as V is, written transposed.

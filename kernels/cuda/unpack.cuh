@@ -11,7 +11,7 @@ constexpr int ROW_BYTES4 = D_QK / 2, CHUNK_BYTES = 16;
 __device__ __forceinline__ void nibbles_to_e5m2(uint32_t& lo, uint32_t& hi, uint32_t x, uint32_t t0, uint32_t t1) {
   const uint32_t select = x & 0x77777777u, y = x * 16;
   lo = or_and(pick_bytes(t0, t1, select), pick_bytes(y, x, 0x5140), 0x80808080u);
-  hi = or_and(pick_bytes(t0, t1, upper_half(select)), pick_bytes(y, x, 0x7362), 0x80808080u);
+  hi = or_and(pick_bytes(t0, t1, select >> 16), pick_bytes(y, x, 0x7362), 0x80808080u);
 }
 
 constexpr int PACKED_ROWS = TILE * ROW_BYTES4;

@@ -128,13 +128,13 @@ struct Scorer {
       mbar_wait(L::packed_full(smem0, t), L::packed_parity(t));
       const TokenQuarter low(L::packed_at(smem0, t), tile, token, q), high(L::packed_at(smem0, t), tile, token + 8, q);
       float d[16];
-      uint32_t operand[2][4][4], rope[2][4];
+      uint32_t operand[4][4], rope[2][4];
 #pragma unroll
       for (int group = 0; group < 4; group++) {
-        score_group(d, operand[group & 1], low, high, group, q_low);
+        score_group(d, operand, low, high, group, q_low);
         if (group == 0 && t >= L::STAGES) mbar_wait(L::empty(smem0, t - L::STAGES), L::parity(t - L::STAGES));
-        store_group(v, operand[group & 1], group, q, row);
-        wgmma_wait_for_registers<1>();
+        store_group(v, operand, group, q, row);
+        if (group < 3) wgmma_wait_for_registers<0>();
       }
       score_rope(d, rope, low, high, q, q_low);
       Bases bases;

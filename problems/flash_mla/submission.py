@@ -1606,8 +1606,6 @@ __device__ __forceinline__ uint64_t pack_u64(uint32_t low, uint32_t high) {
   asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
   return r;
 }
-// x >> 16 by a multiplication: the pipe for shifts has the more to do.
-__device__ __forceinline__ uint32_t upper_half(uint32_t x) { return __umulhi(x, 65536u); }
 // Four of the eight bytes b:a, by the nibbles of `select`'s low half, which are 0 to 7; __byte_perm would spend an instruction on making them so.
 __device__ __forceinline__ uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) {
   uint32_t r;

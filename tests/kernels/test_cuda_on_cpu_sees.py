@@ -35,7 +35,6 @@ MXFP4_FAULTS = {
         "      mbar_wait(L::packed_full(smem0, t), L::packed_parity(t));\n",
         "",
     ),
-    "barriers that warpgroups share": ("unpacked.cuh", "STAGES, STAGES * HOLDING, (", "STAGES, STAGES, ("),
     "a new maximum that goes unheard": ("unpacked.cuh", "m[0] > reference[0] || m[1] > reference[1]", "false"),
     "maxima of one warpgroup for another's tile": ("unpacked.cuh", "part_weight(m[0], reference[0])", "1.f"),
     "queries in the order of their dims": ("block.cuh", "q.template store<B::KV == Kv::e5m2>(", "q.template store<false>("),

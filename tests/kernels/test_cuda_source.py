@@ -6,9 +6,19 @@ import pytest
 import torch
 
 from kernels.cuda_backend import CudaArgs, CudaBackend, compile_cuda
+from kernels.layout import Shape
 from kernels.nvcc import find_nvcc
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+
+
+@pytest.mark.parametrize(
+    ("batch", "kv_len", "kernel", "cluster"),
+    [(4, 1024, "fp8_wide", 16), (32, 8192, "mxfp4", 3), (64, 1024, "fp8_wide", 2), (256, 1024, "fp8_narrow", 1)],
+)
+def test_defaults_fill_an_h200(batch, kv_len, kernel, cluster):
+    found = CudaBackend().default_params(Shape(batch, 1, kv_len, 16), torch.device("cpu"))
+    assert found == {"kernel": kernel, "cluster": cluster, "groups": 1}
 
 
 def test_a_cpu_is_refused_with_the_reason():

@@ -159,7 +159,6 @@ inline void cluster_wait() {
 
 // ---- bits and conversions
 inline uint64_t pack_u64(uint32_t low, uint32_t high) { return low | (uint64_t)high << 32; }
-inline uint32_t upper_half(uint32_t x) { return x >> 16; }
 inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) { return __byte_perm(a, b, select); }
 inline uint32_t or_and(uint32_t a, uint32_t b, uint32_t mask) { return a | (b & mask); }
 inline float f16_to_f32(uint16_t x) { return (float)bits_of<_Float16>(x); }
