@@ -4,53 +4,64 @@ python scripts/integrity.py                      every CPU entry; exit 1 on a mi
 python scripts/integrity.py --only super_batch   one entry (repeatable)
 python scripts/integrity.py --prove --official   also with each cheat's defences off, and as public evaluators run it
 python scripts/integrity.py --docs               docs/integrity.md from the committed results, nothing is run
-python scripts/integrity.py --gpu --prove --jobs 4 --limit-s 300 --json docs/results/integrity-h200.json
-                                                 on a GPU, those that need one first, in less than six minutes
+python scripts/integrity.py --gpu --needs gpu --prove --json FILE              what only a GPU can tell
+python scripts/integrity.py --gpu --resume --limit-s 140 --json FILE           the rest, as far as the time goes
+
+On a GPU entries start, load and compile side by side, and are timed one at a time. Those that tell most come first. What
+was found stands in FILE after every entry; --resume goes on with what it lacks.
 """
 
 import argparse
-import functools
 import json
 import math
+import os
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from exploits.corpus import KINDS_OF_ENTRY, Entry, load_corpus  # noqa: E402
-from exploits.findings import Finding, Outcome, investigate, write_findings  # noqa: E402
+from exploits.corpus import KINDS_OF_ENTRY, NEEDS, Entry, load_corpus  # noqa: E402
+from exploits.findings import CannotResume, Finding, Outcome, investigate, read_findings, write_findings  # noqa: E402
 from exploits.report import render  # noqa: E402
 from exploits.trials import Bench, Rules  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "integrity.md"
 RESULTS = ROOT / "docs" / "results"
-COLUMNS = "{:<26} {:<4} {:<12} {:<13} {:>9}  {}"
+COLUMNS = "{:<26} {:<4} {:<12} {:<13} {:>9} {:>5}  {}"
+BUDGET_S = {"cpu": 1.0, "cuda": 0.5}
 
 
 def options(argv: list[str]) -> argparse.Namespace:
     """The command line."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = made.add_argument
-    add("--only", action="append", default=[], metavar="NAME", help="this entry alone; repeatable")
+    add("--only", action="append", default=[], metavar="NAME", help="this entry alone, with --resume again; repeatable")
     add("--kind", choices=KINDS_OF_ENTRY, help="cheats, controls or wrong submissions alone")
+    add("--needs", choices=NEEDS, help="entries that need a GPU, or a CPU, or either, alone")
     add("--gpu", action="store_true", help="run on the GPU, the entries that need one too")
     add("--mode", choices=("benchmark", "leaderboard"), default="benchmark")
     add("--policy", choices=("robust", "official"), default="robust", help="the harness's rules of measurement")
+    add("--budget-s", type=float, metavar="S", help="wall time for the samples of a case; default: 1, on a GPU 0.5")
     add("--prove", action="store_true", help="also with each cheat's defences off: it must then succeed")
     add("--official", action="store_true", help="also un-isolated, as public evaluators run it")
-    add("--jobs", type=int, default=1, metavar="N", help="entries at a time; times are compared, so leave processors free")
+    add("--jobs", type=int, metavar="N", help="entries at a time; default: 1, on a GPU one a processor")
     add("--limit-s", type=float, metavar="S", help="begin no entry after this many seconds; those are left out")
     add("--json", type=Path, metavar="FILE", help="write what was found here, again after every entry")
+    add("--resume", action="store_true", help="keep what stands in FILE, and run what is missing there")
     add("--docs", action="store_true", help="write docs/integrity.md from docs/results/integrity-*.json")
     add("--check", action="store_true", help="with --docs: write nothing, exit 1 if the page is out of date")
-    return made.parse_args(argv)
+    wanted = made.parse_args(argv)
+    if wanted.resume and not wanted.json:
+        made.error("--resume needs --json FILE")
+    return wanted
 
 
 def chosen(corpus: list[Entry], wanted: argparse.Namespace) -> list[Entry]:
-    """The entries to run. Exits with a message for a name that is no entry."""
+    """The entries to run, the most telling first. Exits with a message for a name that is no entry."""
     if unknown := set(wanted.only) - {entry.name for entry in corpus}:
         sys.exit(f"no entry {', '.join(sorted(unknown))}; there are {', '.join(entry.name for entry in corpus)}")
     runnable = [entry for entry in corpus if entry.needs in ("any", "gpu" if wanted.gpu else "cpu")]
@@ -58,52 +69,115 @@ def chosen(corpus: list[Entry], wanted: argparse.Namespace) -> list[Entry]:
         sys.exit(f"{', '.join(left_out)}: needs a {'CPU; leave --gpu out' if wanted.gpu else 'GPU; add --gpu'}")
     found = [entry for entry in runnable if not wanted.only or entry.name in wanted.only]
     found = [entry for entry in found if not wanted.kind or entry.kind == wanted.kind]
-    return sorted(found, key=lambda entry: entry.needs == "any")
+    return sorted((entry for entry in found if not wanted.needs or entry.needs == wanted.needs), key=rank)
 
 
-def show(finding: Finding, done: int, total: int, started: float) -> None:
-    """One line, with the time that is left."""
-    trial, left_s = finding.trial, (time.monotonic() - started) / done * (total - done)
-    time_us = f"{trial.time_ns / 1e3:.0f} us" if trial.time_ns else ""
-    more = [", ".join(finding.entry.defences) if finding.outcome is Outcome.CAUGHT else "", finding.remark()]
-    more += [f"off: {finding.proof}"] if finding.proof else []
-    more += [f"public rules: {finding.official}"] if finding.official else []
-    line = COLUMNS.format(
-        finding.entry.name, finding.entry.contract, finding.outcome.value, trial.status, time_us, "; ".join(filter(None, more))
-    )
-    print(f"[{done:>2}/{total}, {left_s / 60:4.1f} min left] {line}", flush=True)
+def rank(entry: Entry) -> int:
+    """What a run that is cut short should have told first: what no CPU can tell, false times, false alarms, false outputs."""
+    told = (entry.needs == "gpu", entry.timed, entry.kind == "controls", entry.kind == "wrong", True)
+    return told.index(True)
+
+
+def missing(entries: list[Entry], known: list[Finding], wanted: argparse.Namespace) -> list[Entry]:
+    """The entries about which less is known than is asked for, and those that were named."""
+    enough = {
+        finding.entry.name
+        for finding in known
+        if (finding.proof or not wanted.prove or not finding.entry.defences) and (finding.official or not wanted.official)
+    }
+    return [entry for entry in entries if entry.name in wanted.only or entry.name not in enough]
+
+
+class Progress:
+    """Prints a line for every finding, and writes all of them."""
+
+    def __init__(self, bench: Bench, path: Path | None, resume: bool, corpus: list[Entry], total: int):
+        self._bench, self._path, self._order = bench, path, [entry.name for entry in corpus]
+        known, self._versions = read_findings(path, bench, corpus) if path and resume else ([], ())
+        self.known = {finding.entry.name: finding for finding in known}
+        self.total, self.done, self._started = total, 0, time.monotonic()
+
+    def add(self, finding: Finding) -> None:
+        """One more."""
+        self.done += 1
+        self.known[finding.entry.name] = finding
+        self._show(finding)
+        if self._path:
+            findings = sorted(self.known.values(), key=lambda finding: self._order.index(finding.entry.name))
+            write_findings(self._path, self._bench, findings, self._versions)
+
+    def _show(self, finding: Finding) -> None:
+        """One line, with the time that is left."""
+        trial, left_s = finding.trial, (time.monotonic() - self._started) / self.done * (self.total - self.done)
+        time_us = f"{trial.time_ns / 1e3:.0f} us" if trial.time_ns else ""
+        more = [", ".join(finding.entry.defences) if finding.outcome is Outcome.CAUGHT else "", finding.remark()]
+        more += [f"off: {finding.proof}"] if finding.proof else []
+        more += [f"public rules: {finding.official}"] if finding.official else []
+        entry, words = finding.entry, "; ".join(filter(None, more))
+        found = (entry.name, entry.contract, finding.outcome.value, trial.status, time_us, f"{trial.seconds:.0f} s")
+        print(f"[{self.done:>3}/{self.total}, {left_s:4.0f} s left] {COLUMNS.format(*found, words)}", flush=True)
+
+
+def investigated(bench: Bench, entries: list[Entry], wanted: argparse.Namespace, jobs: int) -> Iterator[Finding]:
+    """Findings as they come; none of entries that it was too late to begin. Those that can only run alone come last."""
+    deadline = time.monotonic() + (wanted.limit_s or math.inf)
+
+    def find(entry: Entry) -> Finding | None:
+        in_time = time.monotonic() < deadline
+        return investigate(bench, entry, wanted.prove, wanted.official) if in_time else None
+
+    for together in (True, False):
+        some = [entry for entry in entries if entry.alone is not together]
+        with ThreadPoolExecutor(jobs if together else 1) as pool:
+            try:
+                if together:
+                    _take_references(bench, some, pool if wanted.gpu else None)
+                for done in as_completed([pool.submit(find, entry) for entry in some]):
+                    if finding := done.result():
+                        yield finding
+            except BaseException:  # Ctrl-C: what has begun ends, nothing else begins
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+def _take_references(bench: Bench, entries: list[Entry], pool: ThreadPoolExecutor | None) -> None:
+    """Honest times first. On a CPU alone: what they lose to their neighbours would make cheats look fast. On a GPU `pool`
+    takes them, for whatever is timed there is timed alone."""
+    references = {(entry.honest, entry.cases): entry for entry in entries if entry.timed}
+    for entry in references.values():
+        if pool:
+            pool.submit(bench.honest_ns, entry)
+        else:
+            bench.honest_ns(entry)
 
 
 def run(wanted: argparse.Namespace) -> int:
     """Investigate, print, write; 1 if anything was missed."""
-    entries = chosen(load_corpus(), wanted)
-    rules = Rules(mode=wanted.mode, policy=wanted.policy, device="cuda" if wanted.gpu else "cpu")
-    bench, started, findings = Bench(rules), time.monotonic(), []
-    deadline = started + (wanted.limit_s or math.inf)
-    find = functools.partial(_before, deadline, bench, prove=wanted.prove, official=wanted.official)
-    for entry in entries:
-        bench.honest_ns(entry)  # alone: what it loses to its neighbours would make cheats look fast
-    with ThreadPoolExecutor(wanted.jobs) as pool:
-        for done in as_completed([pool.submit(find, entry) for entry in entries]):
-            if (finding := done.result()) is None:
-                continue
-            findings.append(finding)
-            show(findings[-1], len(findings), len(entries), started)
-            if wanted.json:
-                write_findings(wanted.json, bench, sorted(findings, key=lambda finding: entries.index(finding.entry)))
+    corpus, device = load_corpus(), "cuda" if wanted.gpu else "cpu"
+    entries = chosen(corpus, wanted)
+    bench = Bench(Rules(wanted.mode, wanted.policy, device, wanted.budget_s or BUDGET_S[device]))
+    try:
+        progress = Progress(bench, wanted.json, wanted.resume, corpus, len(entries))
+    except CannotResume as error:
+        sys.exit(str(error))
+    to_run = missing(entries, list(progress.known.values()), wanted)
+    progress.total = len(to_run)
+    jobs = wanted.jobs or (os.cpu_count() or 1 if wanted.gpu else 1)
+    for finding in investigated(bench, to_run, wanted, jobs):
+        progress.add(finding)
+    if left_out := len(to_run) - progress.done:
+        print(f"{left_out} entries were left out: --limit-s {wanted.limit_s:g}")
+    return summed_up([progress.known[entry.name] for entry in entries if entry.name in progress.known])
+
+
+def summed_up(findings: list[Finding]) -> int:
+    """Print counts and what failed; 1 if anything did."""
     bad = [finding for finding in findings if finding.failed]
     counts = {outcome.value: sum(finding.outcome is outcome for finding in findings) for outcome in Outcome}
-    if left_out := len(entries) - len(findings):
-        print(f"{left_out} entries were left out: --limit-s {wanted.limit_s:g}")
     print(", ".join(f"{count} {name}" for name, count in counts.items() if count))
     for finding in bad:
         print(f"  {finding.entry.name}: {finding.outcome.value}; {finding.remark()}")
     return 1 if bad else 0
-
-
-def _before(deadline: float, bench: Bench, entry: Entry, **options: bool) -> Finding | None:
-    """The investigation of an entry, unless it is too late to begin."""
-    return investigate(bench, entry, **options) if time.monotonic() < deadline else None
 
 
 def write_docs(check: bool) -> int:
