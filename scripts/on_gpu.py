@@ -55,7 +55,7 @@ STEPS = (
     Step("nvfp4-times", 300, ("scripts/bench_nvfp4.py", "--out", "OUT/nvfp4.json")),
     Step("flash-mla", 150, (*PYTEST, "tests/problems/test_flash_mla_gpu.py")),
     Step("flash-mla-times", 590, ("scripts/bench_flash_mla.py", "--out", "OUT/flash-mla.json")),
-    Step("integrity", 590, ("scripts/integrity.py", "--gpu", "--prove", "--jobs", "4", "--limit-s", "300", *KEEP_INTEGRITY)),
+    Step("integrity", 400, ("scripts/integrity.py", "--gpu", "--prove", "--limit-s", "300", *KEEP_INTEGRITY)),
     Step("sweep", 590, ("scripts/sweep_recovery.py", "--out", "OUT/sweep")),
     Step("sanitizer", 590, (*PYTEST, "tests/kernels/test_cuda_sanitizer.py")),
     Step("peers", 300, ("scripts/bench_peers.py", "--cases", "official", "--json", "OUT/peers-h200.json")),
