@@ -68,8 +68,8 @@ __device__ __forceinline__ void store_out(const Args& a, const Work& w, int row,
 __device__ __forceinline__ float4* part_of(const Args& a, int block, int g, int row, int dim) {
   return a.part + (((size_t)block * a.groups + g) * ROWS + row) * (D_V / 4) + dim / 4;
 }
-// Four values of this lane: row lane / 4 + 8 k, and of the warp's 128 dims 16 c + 4 (lane % 4) + {0, 1, 2, 3}, as 8-bit tiles leave them,
-// or 16 c + 2 (lane % 4) + {0, 8, 1, 9}, as bf16 ones do.
+// Four values of this lane: row lane / 4 + 8 k, and of the warp's 128 bytes of a tile's row 16 c + 4 (lane % 4) + {0, 1, 2, 3}, of 8-bit tiles,
+// or of its 128 dims 16 c + 2 (lane % 4) + {0, 8, 1, 9}, as bf16 ones do.
 __device__ __forceinline__ float4 acc_float4(const Output& x, int c, int k) {
   return make_float4(x.acc[2 * c][2 * k], x.acc[2 * c + 1][2 * k], x.acc[2 * c][2 * k + 1], x.acc[2 * c + 1][2 * k + 1]);
 }
@@ -163,10 +163,11 @@ __device__ __forceinline__ void take_rows(const Exchange& e, Output& x, int k, i
   }
 }
 
-// The same as four dims in a row, from 16 c + first_dim(lane): bf16 lanes trade half of theirs with their neighbour.
+// The same as four dims in a row, from this one of the warp's 128: bf16 lanes trade half of theirs with their neighbour.
 template <Kv KV>
-__device__ __forceinline__ int first_dim(int lane) {
-  return KV == Kv::bf16 ? (lane & 1) * 8 + (lane & 2) * 2 : (lane & 3) * 4;
+__device__ __forceinline__ int dim_of(int c, int lane) {
+  if (KV == Kv::e5m2) return (lane & 3) * 32 + c * 4;
+  return c * 16 + (KV == Kv::bf16 ? (lane & 1) * 8 + (lane & 2) * 2 : (lane & 3) * 4);
 }
 template <Kv KV>
 __device__ __forceinline__ float4 four_dims(const Output& x, int c, int k, int lane) {
@@ -180,19 +181,20 @@ __device__ __forceinline__ float4 four_dims(const Output& x, int c, int k, int l
 // What a block keeps of row half k: to its outbox, or, if it is alone, to the output or to its group's partial output.
 template <Kv KV>
 __device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Output& x, float v_scale, int k, int warp, int lane) {
-  const int row = k * 8 + (lane >> 2), dim = warp * 128 + first_dim<KV>(lane);
+  const int row = k * 8 + (lane >> 2);
+  auto dim = [&](int c) { return warp * 128 + dim_of<KV>(c, lane); };
   if (a.cluster > 1) {
 #pragma unroll
     for (int c = 0; c < 8; c++) {
       const float4 o = four_dims<KV>(x, c, k, lane);
-      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + (dim + c * 16) * 2) = make_uint2(pack_share<KV>(o.x, o.y), pack_share<KV>(o.z, o.w));
+      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + dim(c) * 2) = make_uint2(pack_share<KV>(o.x, o.y), pack_share<KV>(o.z, o.w));
     }
   } else if (a.groups == 1) {
 #pragma unroll
-    for (int c = 0; c < 8; c++) store_out(a, w, row, dim + c * 16, four_dims<KV>(x, c, k, lane), v_scale);
+    for (int c = 0; c < 8; c++) store_out(a, w, row, dim(c), four_dims<KV>(x, c, k, lane), v_scale);
   } else {
 #pragma unroll
-    for (int c = 0; c < 8; c++) __stcg(part_of(a, w.block, w.group, row, dim + c * 16), four_dims<KV>(x, c, k, lane));
+    for (int c = 0; c < 8; c++) __stcg(part_of(a, w.block, w.group, row, dim(c)), four_dims<KV>(x, c, k, lane));
   }
 }
 

@@ -4,7 +4,7 @@
 
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
 template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
-struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, STAGES, NWG * 128 + 32> {
+struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, NWG * 128 + 32> {
   static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
   static constexpr bool PAGED = PAGED_;
 };
