@@ -124,7 +124,7 @@ def test_honest_times_by_either_way(device, capsys):
 
 
 def test_the_head_start_of_another_queue(device, capsys):
-    """A report: how much sooner than a kernel behind the start event one of another queue begins once the device is free."""
+    """A report: how much sooner than the clock's first kernel one of another queue begins, and what a call gains by it."""
     triton = pytest.importorskip("triton")
     from triton_stamp import stamp
 
@@ -141,8 +141,18 @@ def test_the_head_start_of_another_queue(device, capsys):
         torch.cuda.synchronize()
         there, here = stamps.tolist()
         sooner_ns.append(here - there)
+    timer, large = GpuTimer(device, cold_read(describe_device(device))), torch.ones(4 << 20, device=device)
+
+    def ahead() -> None:
+        with torch.cuda.stream(side):
+            large.sum()
+        torch.cuda.current_stream().wait_stream(side)
+
+    samples = [[timer.time(call, 3_000_000)[0].elapsed_ns for call in (large.sum, ahead)] for _ in range(SAMPLES)]
+    honest_ns, ahead_ns = (statistics.median(column) for column in zip(*samples, strict=True))
     with capsys.disabled():
         print(f"\na kernel of another queue begins {statistics.median(sooner_ns[1:])} ns before the first one of the clock's")
+        print(f"sum of 16 MiB: {honest_ns / 1e3:.2f} us, on another queue {ahead_ns / 1e3:.2f} us")
 
 
 def test_the_corpus(device):
