@@ -42,6 +42,7 @@ __device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, 
   mbar_init(e.table_full, 1);
   mbar_init(e.inbox_full, 1);
   mbar_init_fence();
+  if (cluster == 1) return;                              // which may come here more than once
   mbar_expect(e.table_full, cluster * ROWS * 8);
   mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES);
 }
@@ -95,29 +96,38 @@ __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int w
   }
 }
 
-// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster; by `threads` threads.
+// (max, sum) of a row of the block, over its warpgroups.
+template <int SCORING>
+__device__ __forceinline__ float2 block_sum(const Exchange& e, int row) {
+  float2 ml = e.ml[row];
+#pragma unroll
+  for (int wg = 1; wg < SCORING; wg++) {
+    const float2 other = e.ml[wg * ROWS + row];
+    const float common = fmaxf(ml.x, other.x);
+    ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
+  }
+  return ml;
+}
+
+// To the tables of all blocks of the cluster; by `threads` threads.
 template <int SCORING>
 __device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const Exchange& e, int tid, int threads) {
   for (int i = tid; i < a.cluster * ROWS; i += threads) {
     const int row = i & 15, rank = i >> 4;
-    float2 ml = e.ml[row];
-#pragma unroll
-    for (int wg = 1; wg < SCORING; wg++) {
-      const float2 other = e.ml[wg * ROWS + row];
-      const float common = fmaxf(ml.x, other.x);
-      ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
-    }
-    st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
+    st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), block_sum<SCORING>(e, row), cluster_addr(e.table_full, rank));
   }
 }
 
-// Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8, so far relative to the maxima `reference`) to the cluster's
-// normalised output, and the cluster's (max, sum) of those rows. The four lanes of a row share the table's 16 entries.
-__device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, const float (&reference)[2], int lane, float (&factor)[2],
-                                              float2 (&total)[2]) {
+// (max, sum) of rows lane / 4 and lane / 4 + 8 over the cluster. The four lanes of a row share the table's 16 entries.
+template <int SCORING>
+__device__ __forceinline__ void cluster_sums(const Args& a, const Exchange& e, int lane, float2 (&total)[2]) {
 #pragma unroll
   for (int k = 0; k < 2; k++) {
     const int row = k * 8 + (lane >> 2);
+    if (a.cluster == 1) {
+      total[k] = block_sum<SCORING>(e, row);
+      continue;
+    }
     float2 ml[4];
     float common = -INFINITY, sum = 0.f;
 #pragma unroll
@@ -133,7 +143,6 @@ __device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, 
 #pragma unroll
     for (int o = 1; o < 4; o <<= 1) sum += __shfl_xor_sync(~0u, sum, o);
     total[k] = make_float2(common, sum);
-    factor[k] = part_weight(reference[k], common) * inverse_sum(sum);
   }
 }
 
@@ -253,21 +262,20 @@ __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, con
   }
 }
 
-// Called by the NWG warpgroups that hold output, of every block of the cluster, when e.ml holds the (max, sum) of the SCORING warpgroups that
-// saw tokens and nobody of the block reads a KV stage any more. `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
+// Called by the NWG warpgroups that hold output, of every block of the cluster, when all of these have started, e.ml holds the (max, sum) of the
+// SCORING warpgroups that saw tokens and, if there are several blocks, nobody of this one reads a KV stage any more. `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
 template <Kv KV, int NWG, int SCORING>
 __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exchange& e, Output& x, const float (&reference)[2], float v_scale, int wg,
                                         int warp, int lane) {
   constexpr int N = NWG * 128;
   const int tid = wg * 128 + warp * 32 + lane;
-  cluster_wait();                                        // all blocks of the cluster have started
-  publish_sums<SCORING>(a, w, e, tid, N);
-  mbar_wait(e.table_full, 0);                            // nobody of the cluster reads a KV stage any more
-
-  float factor[2];
+  if (a.cluster > 1) {
+    publish_sums<SCORING>(a, w, e, tid, N);
+    mbar_wait(e.table_full, 0);                          // nobody of the cluster reads a KV stage any more
+  }
   float2 total[2];
-  final_factors(a, e, reference, lane, factor, total);
-  x.scale(factor[0], factor[1]);
+  cluster_sums<SCORING>(a, e, lane, total);
+  x.scale(part_weight(reference[0], total[0].x) * inverse_sum(total[0].y), part_weight(reference[1], total[1].x) * inverse_sum(total[1].y));
   if (NWG == 1) {
     deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
     deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);

@@ -34,6 +34,7 @@ struct Args {
   int e8m0_stride;             // bytes
   int table_stride, page_bits; // paged only
   int uniform_len;             // the length of every sequence, if the host knows that they are equal; else 0
+  int blocks, grid;            // of the whole batch; that are launched: a block goes on with what is `grid` after it
 };
 
 struct Work {
@@ -44,8 +45,7 @@ struct Work {
   int tile0, tiles;            // tiles of this split
 
   // What needs no load, then what does.
-  __device__ __forceinline__ explicit Work(const Args& a) {
-    block = blockIdx.y;
+  __device__ __forceinline__ Work(const Args& a, int block) : block(block) {
     sequence = a.row_blocks == 1 ? block : (unsigned)block / (unsigned)a.row_blocks;
     const int row_block = block - sequence * a.row_blocks;
     first_row = sequence * a.rows + row_block * ROWS;
@@ -55,7 +55,9 @@ struct Work {
   }
   __device__ __forceinline__ void find_tiles(const Args& a) { set_tiles(a, bounds(a)); }
   // First KV row of the sequence and of the next one; loads that are on their way when this returns.
-  __device__ __forceinline__ int2 bounds(const Args& a) const { return make_int2(load_now(a.kv_indptr + sequence), load_now(a.kv_indptr + sequence + 1)); }
+  __device__ __forceinline__ int2 bounds(const Args& a) const {
+    return make_int2(load_now(a.kv_indptr + sequence), load_now(a.kv_indptr + sequence + 1));
+  }
   // What find_tiles will say if the host is right about the lengths: copies that start at once, and not a cold load later.
   __device__ __forceinline__ void expect_tiles(const Args& a) {
     set_tiles(a, make_int2(sequence * a.uniform_len, (sequence + 1) * a.uniform_len));

@@ -141,8 +141,8 @@ __device__ __forceinline__ void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t 
         "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
       : "l"(a), "l"(b), "r"(accumulate));
 }
-// The same for e5m2 times e4m3 with A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then those 16 later. They
-// may be written again after wgmma_wait_for_registers.
+// The same for e5m2 times e4m3 with A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then
+// those 16 later. They may be written again after wgmma_wait_for_registers.
 __device__ __forceinline__ void wgmma_e5m2(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int accumulate) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e5m2.e4m3"

@@ -1,6 +1,9 @@
 // MLA decode over an mxfp4 KV cache. SCORING warpgroups take the tiles in turn: they copy packed rows to shared memory, unpack them to e5m2 in
 // registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. One more warpgroup multiplies every tile's P by
 // its V and holds the output. Every scoring warpgroup has a running maximum of its own, which travels with P.
+//
+// Of more sequences than multiprocessors a block does several: their tiles follow one another through the same rings, so that nothing waits for
+// the end of a sequence but its queries. A tile's number counts from the block's first sequence.
 #pragma once
 #include "block.cuh"
 #include "unpack.cuh"
@@ -26,25 +29,31 @@ struct Unpacked : Block<Kv::e5m2, SCORING, 1, SCORING, V_BYTES, SCORING, (SCORIN
   }
 };
 
-// The copies of packed tiles, by one thread.
+// The copies of packed tiles, by one thread: `w` is the sequence that it has come to, whose first tile is number `base`.
 template <class L>
 struct Loader {
   const Args& a;
-  Work& w;
+  Work w;
   uint32_t smem0;
+  int base = 0;
 
   __device__ __forceinline__ uint32_t full(int t) const { return L::packed_full(smem0, (uint32_t)t % L::SCORING, (uint32_t)t % L::PACKED); }
   __device__ __forceinline__ uint32_t at(int t) const { return L::packed_at(smem0, (uint32_t)t % L::PACKED); }
 
   // To a place that is free.
-  __device__ __forceinline__ void load(int t) const {
-    if (t >= w.tiles) return;
-    const PackedTile tile(a, w, t);
+  __device__ __forceinline__ void load(int t) {
+    while (t >= base + w.tiles) {
+      if (w.block + a.grid >= a.blocks) return;
+      base += w.tiles;
+      w = Work(a, w.block + a.grid);
+      w.find_tiles(a);
+    }
+    const PackedTile tile(a, w, t - base);
     tile.expect(full(t));
     tile.copy(at(t), full(t));
   }
   // The first tiles. Those that nobody waits behind are started before it is known for sure which they are, if that can be.
-  __device__ __forceinline__ void start() const {
+  __device__ __forceinline__ void start() {
     const int2 bounds = w.bounds(a);
     int started = 0;
     Work expected(w);
@@ -73,6 +82,20 @@ struct Scorer {
   Work& w;
   uint8_t* smem;
   int wg, warp, lane;
+  uint32_t smem0, full, empty, p;                        // the warpgroup's stage
+  uint32_t at[4];                                        // where this lane stores a row of V, of each operand of a group
+  int q, token;                                          // quarter of its tokens' chunks; the first of its two tokens
+
+  __device__ __forceinline__ Scorer(const Args& a, Work& w, uint8_t* smem, int wg, int warp, int lane)
+      : a(a), w(w), smem(smem), wg(wg), warp(warp), lane(lane), smem0(smem_u32(smem)), q(lane & 3), token(warp * 16 + token_of_row(lane >> 2)) {
+    full = smem0 + L::FULL + wg * 8;
+    empty = smem0 + L::EMPTY + wg * 8;
+    p = p_store_addr(smem0 + L::P + wg * P_BYTES, warp, lane);
+    // Of the four matrices that are stored at once: rows 0 to 7 and 8 to 15 of the first 16 bytes, then of the next.
+    const uint32_t row = (warp * 16 + (lane & 15)) * 128 + (((lane >> 4) ^ (lane & 7)) << 4);
+#pragma unroll
+    for (int j = 0; j < 4; j++) at[j] = smem0 + wg * V_BYTES + (row ^ (j << 5));
+  }
 
   // One chunk of each of this lane's two tokens, of dims 128 group .., as the operand of four products.
   __device__ __forceinline__ void score_group(float (&d)[16], uint32_t (&operand)[4][4], const TokenQuarter& low, const TokenQuarter& high, int group,
@@ -91,7 +114,7 @@ struct Scorer {
       wgmma_e5m2(d, operand[j], pack_u64(q_low + (group * Q_BOX + j * 32) / 16, (1024u >> 4) | (1u << 30)), group + j);
     wgmma_commit();
   }
-  __device__ __forceinline__ void score_rope(float (&d)[16], uint32_t (&operand)[2][4], const TokenQuarter& low, const TokenQuarter& high, int q,
+  __device__ __forceinline__ void score_rope(float (&d)[16], uint32_t (&operand)[2][4], const TokenQuarter& low, const TokenQuarter& high,
                                              uint32_t q_low) const {
 #pragma unroll
     for (int j = 0; j < 2; j++) {
@@ -104,120 +127,147 @@ struct Scorer {
     wgmma_commit();
   }
   // V of one group as the operands lie, swizzled like a tile that the copy engine writes: 16 bytes of a row are four dims of each of its lanes,
-  // so that byte 16 u + 4 q + i of 128 is dim 32 q + 4 u + i (dim_of). `at`: this lane's row of a matrix, in every operand's place.
-  __device__ __forceinline__ void store_group(const uint32_t (&at)[4], const uint32_t (&operand)[4][4], int group) const {
+  // so that byte 16 u + 4 q + i of 128 is dim 32 q + 4 u + i (dim_of).
+  __device__ __forceinline__ void store_group(const uint32_t (&operand)[4][4], int group) const {
 #pragma unroll
     for (int j = 0; j < 4; j++) stmatrix4(at[j] + group * BOX, operand[j]);
   }
 
-  __device__ __forceinline__ void run() const {
-    const uint32_t smem0 = smem_u32(smem), q_low = operand_low(smem0 + L::Q);
-    const int q = lane & 3, token = warp * 16 + token_of_row(lane >> 2);
-    // Of the four matrices that are stored at once: rows 0 to 7 and 8 to 15 of the first 16 bytes, then of the next.
-    const uint32_t v_lane = (warp * 16 + (lane & 15)) * 128 + (((lane >> 4) ^ (lane & 7)) << 4);
-    float* top = reinterpret_cast<float*>(smem + L::TOP) + wg * 64;
-    Softmax softmax;
-    softmax.init(reinterpret_cast<const float*>(smem + L::ROW_SCALE), a.sm_scale, lane);
-    const uint32_t full = smem0 + L::FULL + wg * 8, empty = smem0 + L::EMPTY + wg * 8, p = p_store_addr(smem0 + L::P + wg * P_BYTES, warp, lane);
-    uint32_t at[4];
+  // The warpgroup's n-th tile, which is tile t of the sequence and lies packed at `packed`.
+  __device__ __forceinline__ void score(Softmax& x, int n, int t, uint32_t packed) const {
+    const PackedTile tile(a, w, t);
+    const TokenQuarter low(packed, tile, token, q), high(packed, tile, token + 8, q);
+    const uint32_t q_low = operand_low(smem0 + L::Q);
+    float d[16], s[8];
+    uint32_t operand[4][4], rope[2][4];
 #pragma unroll
-    for (int j = 0; j < 4; j++) at[j] = smem0 + wg * V_BYTES + (v_lane ^ (j << 5));
-    int place = wg, visits = 0, round = 0;               // of the ring; how often it has been around
-#pragma unroll 1
-    for (int n = 0, t = wg; t < w.tiles; n++, t += L::SCORING) {
-      const PackedTile tile(a, w, t);
-      const uint32_t packed = L::packed_at(smem0, place);
-      mbar_wait(L::packed_full(smem0, wg, place), round & 1);
-      const TokenQuarter low(packed, tile, token, q), high(packed, tile, token + 8, q);
-      float d[16];
-      uint32_t operand[4][4], rope[2][4];
-#pragma unroll
-      for (int group = 0; group < 4; group++) {
-        score_group(d, operand, low, high, group, q_low);
-        if (group == 0 && n > 0) mbar_wait(empty, (n - 1) & 1);
-        store_group(at, operand, group);
-        if (group < 3) wgmma_wait_for_registers<0>();
-      }
-      score_rope(d, rope, low, high, q, q_low);
-      Bases bases;
-      bases.exponent[0] = low.base;
-      bases.exponent[1] = high.base;
-      float s[8];
-      wgmma_wait(d);
-      tile_logits<Kv::e5m2>(s, d, softmax, bases, (w.tile0 + t) * TILE + token, w.len);
-      tile_softmax<Kv::e5m2>(softmax, s, bases, p, top, 1 + wg, warp, lane, [](const float (&)[4]) {});
-      if (warp == 0 && lane < 4)
-#pragma unroll
-        for (int i = 0; i < 4; i++) reinterpret_cast<float*>(smem + L::REFERENCES)[wg * ROWS + (i >> 1) * 8 + lane * 2 + (i & 1)] = softmax.m[i];
-      __syncwarp();
-      if (lane == 0) mbar_arrive(full);
-      if (warp == 0 && lane == 0) Loader<L>{a, w, smem0}.load(t + L::PACKED);   // the softmax's barrier: all four warps have read their rows
-      place += L::SCORING;
-      if (place >= L::PACKED) place -= L::PACKED;
-      if (++visits == L::PACKED) {
-        visits = 0;
-        round++;
-      }
+    for (int group = 0; group < 4; group++) {
+      score_group(d, operand, low, high, group, q_low);
+      if (group == 0 && n > 0) mbar_wait(empty, (n - 1) & 1);
+      store_group(operand, group);
+      if (group < 3) wgmma_wait_for_registers<0>();
     }
-    reduce_sums(L::exchange(smem), softmax, wg, warp, lane);
+    score_rope(d, rope, low, high, q_low);
+    Bases bases;
+    bases.exponent[0] = low.base;
+    bases.exponent[1] = high.base;
+    wgmma_wait(d);
+    tile_logits<Kv::e5m2>(s, d, x, bases, (w.tile0 + t) * TILE + token, w.len);
+    tile_softmax<Kv::e5m2>(x, s, bases, p, reinterpret_cast<float*>(smem + L::TOP) + wg * 64, 1 + wg, warp, lane, [](const float (&)[4]) {});
+    if (warp == 0 && lane < 4)
+#pragma unroll
+      for (int i = 0; i < 4; i++) reinterpret_cast<float*>(smem + L::REFERENCES)[wg * ROWS + (i >> 1) * 8 + lane * 2 + (i & 1)] = x.m[i];
+    __syncwarp();
+    if (lane == 0) mbar_arrive(full);
+  }
+
+  // The block's next sequence, when every warpgroup is done with the queries of this one; false if there is none.
+  __device__ __forceinline__ bool go_on() const {
+    const int next = w.block + a.grid;
+    if (next >= a.blocks) {
+      bar_sync(SUMS_BARRIER, L::THREADS);
+      return false;
+    }
+    w = Work(a, next);
+    QueryRows<QUERY_WARPS<L>> queries;
+    const int query_warp = wg * 4 + warp;
+    if (query_warp < QUERY_WARPS<L>) queries.load(a, w, query_warp, lane);
+    w.find_tiles(a);
     bar_sync(SUMS_BARRIER, L::THREADS);
+    if (query_warp < QUERY_WARPS<L>) queries.template store<true>(smem + L::Q, reinterpret_cast<float*>(smem + L::ROW_SCALE), query_warp, lane);
+    fence_async_proxy();
+    bar_sync(START_BARRIER, L::SCORING * 128);
+    return true;
+  }
+
+  __device__ __forceinline__ void run() const {
+    int place = wg, visits = 0, round = 0;               // of the ring; how often it has been around
+    int n = 0, t = wg, base = 0;                         // this warpgroup's tiles so far; the next one; the sequence's first
+    Loader<L> loader{a, w, smem0};
+#pragma unroll 1
+    for (int turn = 0, more = true; more; turn++) {
+      Softmax x;
+      x.init(reinterpret_cast<const float*>(smem + L::ROW_SCALE), a.sm_scale, lane);
+#pragma unroll 1
+      for (; t < base + w.tiles; n++, t += L::SCORING) {
+        mbar_wait(L::packed_full(smem0, wg, place), round & 1);
+        score(x, n, t - base, L::packed_at(smem0, place));
+        if (warp == 0 && lane == 0) loader.load(t + L::PACKED);   // the softmax's barrier: all four warps have read their rows
+        place += L::SCORING;
+        if (place >= L::PACKED) place -= L::PACKED;
+        if (++visits == L::PACKED) {
+          visits = 0;
+          round++;
+        }
+      }
+      reduce_sums(L::exchange(smem, turn), x, wg, warp, lane);
+      base += w.tiles;
+      more = go_on();
+    }
   }
 };
 
 // The warpgroup that holds the output.
 template <class L>
-__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int warp, int lane) {
+__device__ __forceinline__ void hold_output(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
   const uint32_t smem0 = smem_u32(smem);
   const float* references = reinterpret_cast<const float*>(smem + L::REFERENCES) + (lane >> 2);
-  float reference[2] = {-INFINITY, -INFINITY};           // the largest so far, of rows lane / 4 and lane / 4 + 8
-  Output o;
-  o.clear();
+  int stage = 0, round = 0;
 #pragma unroll 1
-  for (int t = 0, stage = 0, round = 0; t < w.tiles; t++) {
-    mbar_wait(smem0 + L::FULL + stage * 8, round & 1);
-    const float m[2] = {references[stage * ROWS], references[stage * ROWS + 8]};
-    if (__any_sync(~0u, m[0] > reference[0] || m[1] > reference[1])) {
-      const float grown[2] = {fmaxf(m[0], reference[0]), fmaxf(m[1], reference[1])};
-      o.scale(part_weight(reference[0], grown[0]), part_weight(reference[1], grown[1]));
-      reference[0] = grown[0];
-      reference[1] = grown[1];
+  for (int turn = 0;; turn++) {
+    float reference[2] = {-INFINITY, -INFINITY};         // the largest so far, of rows lane / 4 and lane / 4 + 8
+    Output o;
+    o.clear();
+#pragma unroll 1
+    for (int t = 0; t < w.tiles; t++) {
+      mbar_wait(smem0 + L::FULL + stage * 8, round & 1);
+      const float m[2] = {references[stage * ROWS], references[stage * ROWS + 8]};
+      if (__any_sync(~0u, m[0] > reference[0] || m[1] > reference[1])) {
+        const float grown[2] = {fmaxf(m[0], reference[0]), fmaxf(m[1], reference[1])};
+        o.scale(part_weight(reference[0], grown[0]), part_weight(reference[1], grown[1]));
+        reference[0] = grown[0];
+        reference[1] = grown[1];
+      }
+      const float low = part_weight(m[0], reference[0]), high = part_weight(m[1], reference[1]);
+      const uint32_t lows = pack_f16(low, low), highs = pack_f16(high, high);
+      tile_output8<true>(o.acc, smem0 + stage * V_BYTES + warp * BOX, smem0 + L::P + stage * P_BYTES, lane, [&](uint32_t(&weights)[4]) {
+        weights[0] = mul_f16x2(weights[0], lows);
+        weights[1] = mul_f16x2(weights[1], highs);
+        weights[2] = mul_f16x2(weights[2], lows);
+        weights[3] = mul_f16x2(weights[3], highs);
+      });
+      __syncwarp();
+      if (lane == 0) mbar_arrive(smem0 + L::EMPTY + stage * 8);
+      if (++stage == L::SCORING) {
+        stage = 0;
+        round++;
+      }
     }
-    const float low = part_weight(m[0], reference[0]), high = part_weight(m[1], reference[1]);
-    const uint32_t lows = pack_f16(low, low), highs = pack_f16(high, high);
-    tile_output8<true>(o.acc, smem0 + stage * V_BYTES + warp * BOX, smem0 + L::P + stage * P_BYTES, lane, [&](uint32_t(&weights)[4]) {
-      weights[0] = mul_f16x2(weights[0], lows);
-      weights[1] = mul_f16x2(weights[1], highs);
-      weights[2] = mul_f16x2(weights[2], lows);
-      weights[3] = mul_f16x2(weights[3], highs);
-    });
-    __syncwarp();
-    if (lane == 0) mbar_arrive(smem0 + L::EMPTY + stage * 8);
-    if (++stage == L::SCORING) {
-      stage = 0;
-      round++;
-    }
+    bar_sync(SUMS_BARRIER, L::THREADS);
+    if (turn == 0) cluster_wait();                       // all blocks of the cluster have started
+    combine<Kv::e5m2, 1, L::SCORING>(a, w, L::exchange(smem, turn), o, reference, 1.f, 0, warp, lane);
+    if (w.block + a.grid >= a.blocks) break;
+    w = Work(a, w.block + a.grid);
+    w.find_tiles(a);
   }
-  bar_sync(SUMS_BARRIER, L::THREADS);
-  combine<Kv::e5m2, 1, L::SCORING>(a, w, L::exchange(smem), o, reference, 1.f, 0, warp, lane);
 }
 
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_constant__ Args a) {
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
-  Work w(a);
+  Work w(a, blockIdx.y);
   if (wg < L::SCORING) {
     prepare_queries<L>(a, w, smem, warp, lane);
-    Scorer<L>{a, w, smem, wg, warp & 3, lane}.run();
+    Scorer<L>(a, w, smem, wg, warp & 3, lane).run();
   } else {
     if (warp == L::SCORING * 4 && lane == 0) {
-      const Loader<L> loader{a, w, smem_u32(smem)};
+      Loader<L> loader{a, w, smem_u32(smem)};
       L::init_packed(loader.smem0);
       loader.start();
       L::init_barriers(a, smem, 4);
-    } else {
-      w.find_tiles(a);
     }
+    w.find_tiles(a);
     __syncwarp();
     cluster_arrive();
     bar_sync(START_BARRIER, L::THREADS);
