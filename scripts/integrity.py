@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import os
+import statistics
 import sys
 import time
 from collections.abc import Iterator
@@ -177,7 +178,16 @@ def summed_up(findings: list[Finding]) -> int:
     print(", ".join(f"{count} {name}" for name, count in counts.items() if count))
     for finding in bad:
         print(f"  {finding.entry.name}: {finding.outcome.value}; {finding.remark()}")
+    print_phases([finding.trial.phases for finding in findings if finding.trial.phases])
     return 1 if bad else 0
+
+
+def print_phases(runs: list[dict[str, float]]) -> None:
+    """Where the time of an entry goes."""
+    names = dict.fromkeys(name for phases in runs for name in phases)
+    medians = {name: statistics.median(phases.get(name, 0.0) for phases in runs) for name in names}
+    if medians:
+        print("median seconds of an entry: " + ", ".join(f"{name} {median_s:.1f}" for name, median_s in medians.items()))
 
 
 def write_docs(check: bool) -> int:
