@@ -57,7 +57,7 @@ MXFP4_TILES = 24  # of a block; measured on an H200: 16 are faster as fp8, 32 as
 MAP_ALIGNMENT = 64
 MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
 CUDA_POINTERS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_indptr", "block_table", "out", "part", "part_ml", "tickets")
-CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits", "uniform_len", "blocks", "grid")
+CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits", "uniform_len")
 
 
 class CudaArgs(ctypes.Structure):

@@ -12,44 +12,41 @@ struct Block {
   static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
   // Offsets in shared memory, bytes. The combine overlays the tiles.
   static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES;
-  static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + 2 * SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
+  static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
   static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
   static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES;
   static_assert(INBOX + INBOX_BYTES <= Q);
   static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
 
-  // `turn`: sums of a block that goes on while its last ones are being read have another place.
-  static __device__ __forceinline__ Exchange exchange(uint8_t* smem, int turn = 0) {
+  static __device__ __forceinline__ Exchange exchange(uint8_t* smem) {
     const uint32_t bars = smem_u32(smem) + EXCHANGE;
-    return {reinterpret_cast<float2*>(smem + TABLE), reinterpret_cast<float2*>(smem + ML) + (turn & 1) * SCORING * ROWS,
-            reinterpret_cast<float*>(smem + SUMS), reinterpret_cast<float4*>(smem), smem + OUTBOX, smem + INBOX, bars, bars + 8};
+    return {reinterpret_cast<float2*>(smem + TABLE), reinterpret_cast<float2*>(smem + ML), reinterpret_cast<float*>(smem + SUMS),
+            reinterpret_cast<float4*>(smem), smem + OUTBOX, smem + INBOX, bars, bars + 8};
   }
 
-  // One thread, before the block's cluster_arrive. `fillers`: arrivals that make a tile full.
-  static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers) {
+  // One thread, before the block's cluster_arrive. `fillers`: arrivals that make a tile full; `readers`: that make it empty.
+  static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers, int readers) {
     const uint32_t full = smem_u32(smem) + FULL, empty = smem_u32(smem) + EMPTY;
     init_exchange(exchange(smem), blockIdx.x, a.cluster);
     for (int i = 0; i < STAGES; i++) {
       mbar_init(full + i * 8, fillers);
-      mbar_init(empty + i * 8, 4);
+      mbar_init(empty + i * 8, readers);
     }
     mbar_init_fence();
   }
 };
 
-template <class B>
-constexpr int QUERY_WARPS = B::SCORING * 4 < 8 ? B::SCORING * 4 : 8;
-
 // What the warpgroups that make scores do first: queries to shared memory, and the block's tiles. Returns the factor of fp8 values.
 template <class B>
 __device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
-  QueryRows<QUERY_WARPS<B>> q;
-  if (warp < QUERY_WARPS<B>) q.load(a, w, warp, lane);
+  constexpr int QUERY_WARPS = B::SCORING * 4 < 8 ? B::SCORING * 4 : 8;
+  QueryRows<QUERY_WARPS> q;
+  if (warp < QUERY_WARPS) q.load(a, w, warp, lane);
   cluster_arrive();
   w.find_tiles(a);
   const float kv_scale = B::KV == Kv::e4m3 ? __ldg(a.kv_scale) : 1.f;
-  if (warp < QUERY_WARPS<B>) {
+  if (warp < QUERY_WARPS) {
     if constexpr (B::KV == Kv::bf16)
       q.store16(smem + B::Q, warp, lane);
     else
@@ -70,7 +67,7 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
   const int wg = warp >> 2, ww = warp & 3;
   const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane);
   Softmax x;
-  Output o;
+  Output<8> o;
   x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);
   o.clear();
   const uint32_t q_addr = tile0 + B::Q, p_addr = tile0 + B::P + wg * 2 * P_BYTES;
@@ -114,7 +111,6 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
   const Exchange e = B::exchange(smem);
   reduce_sums(e, x, wg, ww, lane);
   bar_sync(FINISH_BARRIER, NWG * 128);                   // nobody of this block reads a KV stage any more
-  cluster_wait();                                        // all blocks of the cluster have started
   const float reference[2] = {e.ml[wg * ROWS + (lane >> 2)].x, e.ml[wg * ROWS + 8 + (lane >> 2)].x};
-  combine<KV, NWG, NWG>(a, w, e, o, reference, kv_scale, wg, ww, lane);
+  combine<KV, NWG, NWG, NWG * 128>(a, w, e, o, reference, kv_scale, wg, ww, lane);
 }

@@ -42,7 +42,7 @@ __device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, 
   mbar_init(e.table_full, 1);
   mbar_init(e.inbox_full, 1);
   mbar_init_fence();
-  if (cluster == 1) return;                              // which may come here more than once
+  if (cluster == 1) return;
   mbar_expect(e.table_full, cluster * ROWS * 8);
   mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES);
 }
@@ -65,13 +65,20 @@ __device__ __forceinline__ void store_out(const Args& a, const Work& w, int row,
   if (row < w.rows)
     *reinterpret_cast<uint2*>(a.out + ((size_t)w.first_row + row) * D_V + dim) = make_uint2(pack_bf16(o.x * s, o.y * s), pack_bf16(o.z * s, o.w * s));
 }
+// Eight dims in a row.
+__device__ __forceinline__ void store_out(const Args& a, const Work& w, int row, int dim, float4 o, float4 p, float s) {
+  if (row < w.rows)
+    *reinterpret_cast<uint4*>(a.out + ((size_t)w.first_row + row) * D_V + dim) =
+        make_uint4(pack_bf16(o.x * s, o.y * s), pack_bf16(o.z * s, o.w * s), pack_bf16(p.x * s, p.y * s), pack_bf16(p.z * s, p.w * s));
+}
 // Group g's partial output in global memory.
 __device__ __forceinline__ float4* part_of(const Args& a, int block, int g, int row, int dim) {
   return a.part + (((size_t)block * a.groups + g) * ROWS + row) * (D_V / 4) + dim / 4;
 }
 // Four values of this lane: row lane / 4 + 8 k, and of the warp's 128 bytes of a tile's row 16 c + 4 (lane % 4) + {0, 1, 2, 3}, of 8-bit tiles,
 // or of its 128 dims 16 c + 2 (lane % 4) + {0, 8, 1, 9}, as bf16 ones do.
-__device__ __forceinline__ float4 acc_float4(const Output& x, int c, int k) {
+template <int UNITS>
+__device__ __forceinline__ float4 acc_float4(const Output<UNITS>& x, int c, int k) {
   return make_float4(x.acc[2 * c][2 * k], x.acc[2 * c + 1][2 * k], x.acc[2 * c][2 * k + 1], x.acc[2 * c + 1][2 * k + 1]);
 }
 
@@ -152,12 +159,12 @@ __device__ __forceinline__ float4* swap_slot(const Exchange& e, int k, int giver
   return e.swap + (k * (NWG - 1) + giver - (giver > k)) * 8 * 128 + lane_of_wg;
 }
 template <int NWG>
-__device__ __forceinline__ void give_rows(const Exchange& e, const Output& x, int k, int wg, int lane_of_wg) {
+__device__ __forceinline__ void give_rows(const Exchange& e, const Output<8>& x, int k, int wg, int lane_of_wg) {
 #pragma unroll
   for (int c = 0; c < 8; c++) swap_slot<NWG>(e, k, wg, lane_of_wg)[c * 128] = acc_float4(x, c, k);
 }
 template <int NWG>
-__device__ __forceinline__ void take_rows(const Exchange& e, Output& x, int k, int lane_of_wg) {
+__device__ __forceinline__ void take_rows(const Exchange& e, Output<8>& x, int k, int lane_of_wg) {
 #pragma unroll
   for (int giver = 0; giver < NWG; giver++) {
     if (giver == k) continue;
@@ -172,14 +179,15 @@ __device__ __forceinline__ void take_rows(const Exchange& e, Output& x, int k, i
   }
 }
 
-// The same as four dims in a row, from this one of the warp's 128: bf16 lanes trade half of theirs with their neighbour.
+// The same as four dims in a row, from this one of the warp's: bf16 lanes trade half of theirs with their neighbour. e5m2 tiles hold 128 dims in
+// another order (unpacked.cuh), of which `first` is the warp's first unit.
 template <Kv KV>
-__device__ __forceinline__ int dim_of(int c, int lane) {
-  if (KV == Kv::e5m2) return (lane & 3) * 32 + c * 4;
+__device__ __forceinline__ int dim_of(int c, int first, int lane) {
+  if (KV == Kv::e5m2) return (lane & 3) * 32 + (first + c) * 4;
   return c * 16 + (KV == Kv::bf16 ? (lane & 1) * 8 + (lane & 2) * 2 : (lane & 3) * 4);
 }
-template <Kv KV>
-__device__ __forceinline__ float4 four_dims(const Output& x, int c, int k, int lane) {
+template <Kv KV, int UNITS>
+__device__ __forceinline__ float4 four_dims(const Output<UNITS>& x, int c, int k, int lane) {
   const float4 o = acc_float4(x, c, k);
   if (KV != Kv::bf16) return o;
   const bool odd = lane & 1;
@@ -188,22 +196,26 @@ __device__ __forceinline__ float4 four_dims(const Output& x, int c, int k, int l
 }
 
 // What a block keeps of row half k: to its outbox, or, if it is alone, to the output or to its group's partial output.
-template <Kv KV>
-__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Output& x, float v_scale, int k, int warp, int lane) {
+template <Kv KV, int UNITS>
+__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Output<UNITS>& x, float v_scale, int k, int warp,
+                                             int lane) {
   const int row = k * 8 + (lane >> 2);
-  auto dim = [&](int c) { return warp * 128 + dim_of<KV>(c, lane); };
+  auto dim = [&](int c) { return warp * UNITS / 8 * 128 + dim_of<KV>(c, warp * UNITS % 8, lane); };
   if (a.cluster > 1) {
 #pragma unroll
-    for (int c = 0; c < 8; c++) {
+    for (int c = 0; c < UNITS; c++) {
       const float4 o = four_dims<KV>(x, c, k, lane);
       *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + dim(c) * 2) = make_uint2(pack_share<KV>(o.x, o.y), pack_share<KV>(o.z, o.w));
     }
+  } else if (a.groups == 1 && KV == Kv::e5m2) {
+#pragma unroll
+    for (int c = 0; c < UNITS; c += 2) store_out(a, w, row, dim(c), four_dims<KV>(x, c, k, lane), four_dims<KV>(x, c + 1, k, lane), v_scale);
   } else if (a.groups == 1) {
 #pragma unroll
-    for (int c = 0; c < 8; c++) store_out(a, w, row, dim(c), four_dims<KV>(x, c, k, lane), v_scale);
+    for (int c = 0; c < UNITS; c++) store_out(a, w, row, dim(c), four_dims<KV>(x, c, k, lane), v_scale);
   } else {
 #pragma unroll
-    for (int c = 0; c < 8; c++) __stcg(part_of(a, w.block, w.group, row, dim(c)), four_dims<KV>(x, c, k, lane));
+    for (int c = 0; c < UNITS; c++) __stcg(part_of(a, w.block, w.group, row, dim(c)), four_dims<KV>(x, c, k, lane));
   }
 }
 
@@ -234,9 +246,8 @@ __device__ __forceinline__ float4 sum_inbox(const Args& a, const Exchange& e, co
 }
 
 // The groups of a sequence: every block has written its share; the last of `groups` to arrive combines them.
-template <int NWG>
+template <int N>
 __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, const Share& mine, float v_scale, int tid) {
-  constexpr int N = NWG * 128;
   __threadfence();
   bar_sync(FINISH_BARRIER, N);
   unsigned* ticket = a.tickets + (size_t)w.block * MAX_CLUSTER + w.rank;
@@ -262,13 +273,14 @@ __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, con
   }
 }
 
-// Called by the NWG warpgroups that hold output, of every block of the cluster, when all of these have started, e.ml holds the (max, sum) of the
-// SCORING warpgroups that saw tokens and, if there are several blocks, nobody of this one reads a KV stage any more. `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
-template <Kv KV, int NWG, int SCORING>
-__device__ __forceinline__ void combine(const Args& a, const Work& w, const Exchange& e, Output& x, const float (&reference)[2], float v_scale, int wg,
-                                        int warp, int lane) {
-  constexpr int N = NWG * 128;
-  const int tid = wg * 128 + warp * 32 + lane;
+// Called by the N threads that hold output, when e.ml holds the (max, sum) of the SCORING warpgroups that saw tokens and nobody of the block reads
+// a KV stage any more. NWG warpgroups hold all rows and dims, of different tokens; or, if that is one, warps hold 16 UNITS dims each.
+// `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
+template <Kv KV, int NWG, int SCORING, int N, int UNITS>
+__device__ __forceinline__ void combine(const Args& a, const Work& w, const Exchange& e, Output<UNITS>& x, const float (&reference)[2], float v_scale,
+                                        int wg, int warp, int lane) {
+  const int tid = (wg * 4 + warp) * 32 + lane;
+  cluster_wait();                                        // all blocks of the cluster have started
   if (a.cluster > 1) {
     publish_sums<SCORING>(a, w, e, tid, N);
     mbar_wait(e.table_full, 0);                          // nobody of the cluster reads a KV stage any more
@@ -276,9 +288,9 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
   float2 total[2];
   cluster_sums<SCORING>(a, e, lane, total);
   x.scale(part_weight(reference[0], total[0].x) * inverse_sum(total[0].y), part_weight(reference[1], total[1].x) * inverse_sum(total[1].y));
-  if (NWG == 1) {
-    deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
-    deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
+  if constexpr (NWG == 1) {
+    deliver_rows<KV>(a, w, e, x, v_scale, 0, wg * 4 + warp, lane);
+    deliver_rows<KV>(a, w, e, x, v_scale, 1, wg * 4 + warp, lane);
   } else if (wg == 0) {
     give_rows<NWG>(e, x, 1, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
@@ -298,7 +310,7 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
   if (a.cluster > 1) {
     fence_async_proxy();
     bar_sync(FINISH_BARRIER, N);
-    const int row = lane * NWG * 4 + wg * 4 + warp;      // each copy takes its warp some 70 cycles: spread them
+    const int row = lane * (N / 32) + wg * 4 + warp;      // each copy takes its warp some 70 cycles: spread them
     if (row < ROWS) send_row(a, w, e, row);
     __syncwarp();
     mbar_wait(e.inbox_full, 0);
@@ -317,7 +329,7 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
     if (wg == 0 && warp == 0 && (lane & 3) == 0)
 #pragma unroll
       for (int k = 0; k < 2; k++) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + k * 8 + (lane >> 2)] = total[k];
-    combine_groups<NWG>(a, w, mine, v_scale, tid);
+    combine_groups<N>(a, w, mine, v_scale, tid);
   }
   if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read
 }

@@ -34,7 +34,6 @@ struct Args {
   int e8m0_stride;             // bytes
   int table_stride, page_bits; // paged only
   int uniform_len;             // the length of every sequence, if the host knows that they are equal; else 0
-  int blocks, grid;            // of the whole batch; that are launched: a block goes on with what is `grid` after it
 };
 
 struct Work {
@@ -45,7 +44,8 @@ struct Work {
   int tile0, tiles;            // tiles of this split
 
   // What needs no load, then what does.
-  __device__ __forceinline__ Work(const Args& a, int block) : block(block) {
+  __device__ __forceinline__ explicit Work(const Args& a) {
+    block = blockIdx.y;
     sequence = a.row_blocks == 1 ? block : (unsigned)block / (unsigned)a.row_blocks;
     const int row_block = block - sequence * a.row_blocks;
     first_row = sequence * a.rows + row_block * ROWS;

@@ -92,9 +92,9 @@ __global__ void __launch_bounds__(L::THREADS, L::BLOCKS)
 mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__ CUtensorMap rope_map, const __grid_constant__ Args a) {
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
-  Work w(a, blockIdx.y);
+  Work w(a);
   if (warp == L::HOLDING * 4) {
-    if (lane == 0) L::init_barriers(a, smem, 1);
+    if (lane == 0) L::init_barriers(a, smem, 1, 4);
     cluster_arrive();
     Producer<L>{a, w, &wide_map, &rope_map, smem_u32(smem)}.run(lane);
   } else {

@@ -39,11 +39,11 @@ template <class L>
 struct Launch {
   cudaLaunchAttribute attribute;
   cudaLaunchConfig_t config = {};
-  explicit Launch(const Args& a) {
+  Launch(const Args& a, int blocks) {
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = a.cluster;
     attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    config.gridDim = dim3(a.cluster, a.grid, a.groups);
+    config.gridDim = dim3(a.cluster, blocks, a.groups);
     config.blockDim = L::THREADS;
     config.dynamicSmemBytes = L::SMEM;
     config.attrs = &attribute;
@@ -63,21 +63,12 @@ static int prepare(L*) {
   else
     return allow(mla_direct<L>, L::SMEM);
 }
-static int multiprocessors() {
-  static int count = 0;
-  int device;
-  if (!count && (cudaGetDevice(&device) || cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device))) return 1;
-  return count;
-}
 template <class L>
-static int decode(L*, Maps* maps, const void* kv, long rows, Args a, int blocks) {
-  a.blocks = a.grid = blocks;
+static int decode(L*, Maps* maps, const void* kv, long rows, const Args& a, int blocks) {
+  Launch<L> launch(a, blocks);
   if constexpr (L::KV == Kv::e5m2) {
-    if (a.cluster * a.groups == 1) a.grid = blocks < multiprocessors() ? blocks : multiprocessors();
-    Launch<L> launch(a);
     return cudaLaunchKernelEx(&launch.config, mla_unpacked<L>, a);
   } else {
-    Launch<L> launch(a);
     const int page = 1 << a.page_bits, e = maps->describe(kv, rows, L::BYTES / TILE, L::PAGED && page < TILE ? page : TILE);
     return e ? e : cudaLaunchKernelEx(&launch.config, mla_direct<L>, maps->wide, maps->rope, a);
   }

@@ -1,20 +1,18 @@
 // MLA decode over an mxfp4 KV cache. SCORING warpgroups take the tiles in turn: they copy packed rows to shared memory, unpack them to e5m2 in
-// registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. One more warpgroup multiplies every tile's P by
-// its V and holds the output. Every scoring warpgroup has a running maximum of its own, which travels with P.
-//
-// Of more sequences than multiprocessors a block does several: their tiles follow one another through the same rings, so that nothing waits for
-// the end of a sequence but its queries. A tile's number counts from the block's first sequence.
+// registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. Two more warpgroups multiply every tile's P by its V
+// and hold 256 dims of the output each. Every scoring warpgroup has a running maximum of its own, which travels with P.
 #pragma once
 #include "block.cuh"
 #include "unpack.cuh"
 
-constexpr int V_BYTES = 4 * BOX, SUMS_BARRIER = 13;
+constexpr int V_BYTES = 4 * BOX, SUMS_BARRIER = 13, HOLDERS = 2 * 128;
 
 // A stage of P and V for each scoring warpgroup. PACKED: packed tiles, a ring that all of them share; but parity waits are only right one phase
 // behind, so every warpgroup has barriers of its own for each place of the ring.
-template <int SCORING, int PACKED_>
-struct Unpacked : Block<Kv::e5m2, SCORING, 1, SCORING, V_BYTES, SCORING, (SCORING + 1) * 128> {
-  static constexpr int PACKED = PACKED_, REFERENCES = (Unpacked::END + 15) & ~15, PACKED_AT = REFERENCES + SCORING * ROWS * 4;
+// REGS, HOLDER_REGS: registers per thread of the two kinds, out of what the block is launched with.
+template <int SCORING, int PACKED_, int REGS_, int HOLDER_REGS_>
+struct Unpacked : Block<Kv::e5m2, SCORING, 1, SCORING, V_BYTES, SCORING, SCORING * 128 + HOLDERS> {
+  static constexpr int PACKED = PACKED_, REGS = REGS_, HOLDER_REGS = HOLDER_REGS_, REFERENCES = (Unpacked::END + 15) & ~15, PACKED_AT = REFERENCES + SCORING * ROWS * 4;
   static constexpr int PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, SMEM = PACKED_FULL + SCORING * PACKED * 8;
   static_assert(PACKED_FULL % 8 == 0 && SMEM <= 232448);
   static_assert(PACKED >= SCORING && PACKED % SCORING, "the ring's places come to every warpgroup in turn");
@@ -29,31 +27,25 @@ struct Unpacked : Block<Kv::e5m2, SCORING, 1, SCORING, V_BYTES, SCORING, (SCORIN
   }
 };
 
-// The copies of packed tiles, by one thread: `w` is the sequence that it has come to, whose first tile is number `base`.
+// The copies of packed tiles, by one thread.
 template <class L>
 struct Loader {
   const Args& a;
-  Work w;
+  Work& w;
   uint32_t smem0;
-  int base = 0;
 
   __device__ __forceinline__ uint32_t full(int t) const { return L::packed_full(smem0, (uint32_t)t % L::SCORING, (uint32_t)t % L::PACKED); }
   __device__ __forceinline__ uint32_t at(int t) const { return L::packed_at(smem0, (uint32_t)t % L::PACKED); }
 
   // To a place that is free.
-  __device__ __forceinline__ void load(int t) {
-    while (t >= base + w.tiles) {
-      if (w.block + a.grid >= a.blocks) return;
-      base += w.tiles;
-      w = Work(a, w.block + a.grid);
-      w.find_tiles(a);
-    }
-    const PackedTile tile(a, w, t - base);
+  __device__ __forceinline__ void load(int t) const {
+    if (t >= w.tiles) return;
+    const PackedTile tile(a, w, t);
     tile.expect(full(t));
     tile.copy(at(t), full(t));
   }
   // The first tiles. Those that nobody waits behind are started before it is known for sure which they are, if that can be.
-  __device__ __forceinline__ void start() {
+  __device__ __forceinline__ void start() const {
     const int2 bounds = w.bounds(a);
     int started = 0;
     Work expected(w);
@@ -161,116 +153,86 @@ struct Scorer {
     if (lane == 0) mbar_arrive(full);
   }
 
-  // The block's next sequence, when every warpgroup is done with the queries of this one; false if there is none.
-  __device__ __forceinline__ bool go_on() const {
-    const int next = w.block + a.grid;
-    if (next >= a.blocks) {
-      bar_sync(SUMS_BARRIER, L::THREADS);
-      return false;
-    }
-    w = Work(a, next);
-    QueryRows<QUERY_WARPS<L>> queries;
-    const int query_warp = wg * 4 + warp;
-    if (query_warp < QUERY_WARPS<L>) queries.load(a, w, query_warp, lane);
-    w.find_tiles(a);
-    bar_sync(SUMS_BARRIER, L::THREADS);
-    if (query_warp < QUERY_WARPS<L>) queries.template store<true>(smem + L::Q, reinterpret_cast<float*>(smem + L::ROW_SCALE), query_warp, lane);
-    fence_async_proxy();
-    bar_sync(START_BARRIER, L::SCORING * 128);
-    return true;
-  }
-
   __device__ __forceinline__ void run() const {
+    Softmax x;
+    x.init(reinterpret_cast<const float*>(smem + L::ROW_SCALE), a.sm_scale, lane);
     int place = wg, visits = 0, round = 0;               // of the ring; how often it has been around
-    int n = 0, t = wg, base = 0;                         // this warpgroup's tiles so far; the next one; the sequence's first
-    Loader<L> loader{a, w, smem0};
 #pragma unroll 1
-    for (int turn = 0, more = true; more; turn++) {
-      Softmax x;
-      x.init(reinterpret_cast<const float*>(smem + L::ROW_SCALE), a.sm_scale, lane);
-#pragma unroll 1
-      for (; t < base + w.tiles; n++, t += L::SCORING) {
-        mbar_wait(L::packed_full(smem0, wg, place), round & 1);
-        score(x, n, t - base, L::packed_at(smem0, place));
-        if (warp == 0 && lane == 0) loader.load(t + L::PACKED);   // the softmax's barrier: all four warps have read their rows
-        place += L::SCORING;
-        if (place >= L::PACKED) place -= L::PACKED;
-        if (++visits == L::PACKED) {
-          visits = 0;
-          round++;
-        }
-      }
-      reduce_sums(L::exchange(smem, turn), x, wg, warp, lane);
-      base += w.tiles;
-      more = go_on();
-    }
-  }
-};
-
-// The warpgroup that holds the output.
-template <class L>
-__device__ __forceinline__ void hold_output(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
-  const uint32_t smem0 = smem_u32(smem);
-  const float* references = reinterpret_cast<const float*>(smem + L::REFERENCES) + (lane >> 2);
-  int stage = 0, round = 0;
-#pragma unroll 1
-  for (int turn = 0;; turn++) {
-    float reference[2] = {-INFINITY, -INFINITY};         // the largest so far, of rows lane / 4 and lane / 4 + 8
-    Output o;
-    o.clear();
-#pragma unroll 1
-    for (int t = 0; t < w.tiles; t++) {
-      mbar_wait(smem0 + L::FULL + stage * 8, round & 1);
-      const float m[2] = {references[stage * ROWS], references[stage * ROWS + 8]};
-      if (__any_sync(~0u, m[0] > reference[0] || m[1] > reference[1])) {
-        const float grown[2] = {fmaxf(m[0], reference[0]), fmaxf(m[1], reference[1])};
-        o.scale(part_weight(reference[0], grown[0]), part_weight(reference[1], grown[1]));
-        reference[0] = grown[0];
-        reference[1] = grown[1];
-      }
-      const float low = part_weight(m[0], reference[0]), high = part_weight(m[1], reference[1]);
-      const uint32_t lows = pack_f16(low, low), highs = pack_f16(high, high);
-      tile_output8<true>(o.acc, smem0 + stage * V_BYTES + warp * BOX, smem0 + L::P + stage * P_BYTES, lane, [&](uint32_t(&weights)[4]) {
-        weights[0] = mul_f16x2(weights[0], lows);
-        weights[1] = mul_f16x2(weights[1], highs);
-        weights[2] = mul_f16x2(weights[2], lows);
-        weights[3] = mul_f16x2(weights[3], highs);
-      });
-      __syncwarp();
-      if (lane == 0) mbar_arrive(smem0 + L::EMPTY + stage * 8);
-      if (++stage == L::SCORING) {
-        stage = 0;
+    for (int n = 0, t = wg; t < w.tiles; n++, t += L::SCORING) {
+      mbar_wait(L::packed_full(smem0, wg, place), round & 1);
+      score(x, n, t, L::packed_at(smem0, place));
+      if (warp == 0 && lane == 0) Loader<L>{a, w, smem0}.load(t + L::PACKED);   // the softmax's barrier: all four warps have read their rows
+      place += L::SCORING;
+      if (place >= L::PACKED) place -= L::PACKED;
+      if (++visits == L::PACKED) {
+        visits = 0;
         round++;
       }
     }
+    reduce_sums(L::exchange(smem), x, wg, warp, lane);
     bar_sync(SUMS_BARRIER, L::THREADS);
-    if (turn == 0) cluster_wait();                       // all blocks of the cluster have started
-    combine<Kv::e5m2, 1, L::SCORING>(a, w, L::exchange(smem, turn), o, reference, 1.f, 0, warp, lane);
-    if (w.block + a.grid >= a.blocks) break;
-    w = Work(a, w.block + a.grid);
-    w.find_tiles(a);
   }
+};
+
+// The warpgroups that hold the output: warp `warp` of eight, dims 64 warp .. in the order in which V lies.
+template <class L>
+__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int warp, int lane) {
+  const uint32_t smem0 = smem_u32(smem);
+  const float* references = reinterpret_cast<const float*>(smem + L::REFERENCES) + (lane >> 2);
+  float reference[2] = {-INFINITY, -INFINITY};           // the largest so far, of rows lane / 4 and lane / 4 + 8
+  Output<4> o;
+  o.clear();
+#pragma unroll 1
+  for (int t = 0, stage = 0, round = 0; t < w.tiles; t++) {
+    mbar_wait(smem0 + L::FULL + stage * 8, round & 1);
+    const float m[2] = {references[stage * ROWS], references[stage * ROWS + 8]};
+    if (__any_sync(~0u, m[0] > reference[0] || m[1] > reference[1])) {
+      const float grown[2] = {fmaxf(m[0], reference[0]), fmaxf(m[1], reference[1])};
+      o.scale(part_weight(reference[0], grown[0]), part_weight(reference[1], grown[1]));
+      reference[0] = grown[0];
+      reference[1] = grown[1];
+    }
+    const float low = part_weight(m[0], reference[0]), high = part_weight(m[1], reference[1]);
+    const uint32_t lows = pack_f16(low, low), highs = pack_f16(high, high), v = smem0 + stage * V_BYTES + (warp >> 1) * BOX;
+    tile_output8<true, 4>(o.acc, v, (warp & 1) * 4, smem0 + L::P + stage * P_BYTES, lane, [&](uint32_t(&weights)[4]) {
+      weights[0] = mul_f16x2(weights[0], lows);
+      weights[1] = mul_f16x2(weights[1], highs);
+      weights[2] = mul_f16x2(weights[2], lows);
+      weights[3] = mul_f16x2(weights[3], highs);
+    });
+    __syncwarp();
+    if (lane == 0) mbar_arrive(smem0 + L::EMPTY + stage * 8);
+    if (++stage == L::SCORING) {
+      stage = 0;
+      round++;
+    }
+  }
+  bar_sync(SUMS_BARRIER, L::THREADS);
+  combine<Kv::e5m2, 1, L::SCORING, HOLDERS>(a, w, L::exchange(smem), o, reference, 1.f, warp >> 2, warp & 3, lane);
 }
 
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_constant__ Args a) {
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
-  Work w(a, blockIdx.y);
+  Work w(a);
   if (wg < L::SCORING) {
+    take_registers<L::REGS>();
     prepare_queries<L>(a, w, smem, warp, lane);
     Scorer<L>(a, w, smem, wg, warp & 3, lane).run();
   } else {
+    give_registers<L::HOLDER_REGS>();
     if (warp == L::SCORING * 4 && lane == 0) {
-      Loader<L> loader{a, w, smem_u32(smem)};
+      const Loader<L> loader{a, w, smem_u32(smem)};
       L::init_packed(loader.smem0);
       loader.start();
-      L::init_barriers(a, smem, 4);
+      L::init_barriers(a, smem, 4, HOLDERS / 32);
+    } else {
+      w.find_tiles(a);
     }
-    w.find_tiles(a);
     __syncwarp();
     cluster_arrive();
     bar_sync(START_BARRIER, L::THREADS);
-    hold_output<L>(a, w, smem, warp & 3, lane);
+    hold_output<L>(a, w, smem, warp - L::SCORING * 4, lane);
   }
 }

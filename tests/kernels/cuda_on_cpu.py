@@ -56,7 +56,7 @@ def library(change: tuple[str, str, str] | None = None) -> ctypes.CDLL:
 
 
 def decode(
-    data: Any, kernel: str, cluster: int = 1, groups: int = 1, seed: int = 0, pages: Any = None, change: Any = None, multiprocessors: int = 2
+    data: Any, kernel: str, cluster: int = 1, groups: int = 1, seed: int = 0, pages: Any = None, change: Any = None
 ) -> torch.Tensor:
     """One launch; `pages` (block table, page size) for a paged kernel.
 
@@ -96,7 +96,7 @@ def decode(
         uniform_len=shape.kv_len if kv.shape[0] == shape.batch * shape.kv_len else 0,
     )
     error = library(change).mla_on_cpu(
-        CUDA_KERNELS.index(kernel), ctypes.c_void_p(kv.data_ptr()), ctypes.c_long(kv.shape[0]), ctypes.byref(args), blocks, seed, multiprocessors
+        CUDA_KERNELS.index(kernel), ctypes.c_void_p(kv.data_ptr()), ctypes.c_long(kv.shape[0]), ctypes.byref(args), blocks, seed
     )
     if error:
         raise RuntimeError(error.decode())

@@ -53,14 +53,6 @@ def test_lengths_that_the_host_takes_for_equal(kernel, lengths):
         assert_right(data, to_gpu(data), {"kernel": kernel, "cluster": cluster, "groups": 1})
 
 
-def test_blocks_that_do_several_sequences():
-    """More of them than multiprocessors: short, long and empty ones follow one another through the same rings."""
-    draw = random.Random(5)
-    data = make_input([draw.choice([0, 1, 64, 65, 200, 700]) for _ in range(400)])
-    on_gpu = to_gpu(data)
-    assert_right(data, on_gpu, {"kernel": "mxfp4", "cluster": 1, "groups": 1})
-
-
 def check_random_shape(draw):
     data = random_input(draw, sequences=9, longest=3000)
     on_gpu = to_gpu(data)

@@ -47,15 +47,6 @@ def test_lengths_that_the_host_takes_for_equal(kernel, lengths):
         assert_right(data, kernel, cluster, seed=cluster)
 
 
-@pytest.mark.parametrize("multiprocessors", [1, 2, 3])
-@pytest.mark.parametrize("lengths", [[130, 0, 64, 700, 1, 65, 64, 64, 3], [64] * 9, [0, 0, 500, 0, 1], [320] * 4])
-def test_blocks_that_do_several_sequences(lengths, multiprocessors):
-    data = make_input(lengths)
-    for seed in range(2):
-        out = cuda_on_cpu.decode(data, "mxfp4", seed=seed, multiprocessors=multiprocessors)
-        assert worst_rel_l2(out, oracle(data, "mxfp4")) < CUDA_REL_L2
-
-
 def test_a_cluster_of_sixteen():
     assert_right(make_input([1100]), "fp8_narrow", 16)
 

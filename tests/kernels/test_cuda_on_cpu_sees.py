@@ -32,14 +32,12 @@ MXFP4_FAULTS = {
     "V overwritten while it is read": ("unpacked.cuh", "      if (group == 0 && n > 0) mbar_wait(empty, (n - 1) & 1);\n", ""),
     "packed rows before they have arrived": (
         "unpacked.cuh",
-        "        mbar_wait(L::packed_full(smem0, wg, place), round & 1);\n",
+        "      mbar_wait(L::packed_full(smem0, wg, place), round & 1);\n",
         "",
     ),
     "barriers that warpgroups share": ("unpacked.cuh", "PACKED_FULL + (wg * PACKED + place) * 8", "PACKED_FULL + place * 8"),
     "a new maximum that goes unheard": ("unpacked.cuh", "m[0] > reference[0] || m[1] > reference[1]", "false"),
     "maxima of one warpgroup for another's tile": ("unpacked.cuh", "part_weight(m[0], reference[0])", "1.f"),
-    "queries of the sequence before": ("unpacked.cuh", "bar_sync(START_BARRIER, L::SCORING * 128);", ""),
-    "sums overwritten while they are read": ("block.cuh", "(turn & 1) * SCORING * ROWS", "0"),
     "queries in the order of their dims": ("block.cuh", "q.template store<B::KV == Kv::e5m2>(", "q.template store<false>("),
 }
 QUICK = ("scores before the tile has arrived", "shares summed before they have arrived")
@@ -63,12 +61,12 @@ def test_fault(fault):
 
 @pytest.mark.parametrize("fault", [pytest.param(name, marks=pytest.mark.slow) for name in MXFP4_FAULTS])
 def test_mxfp4_fault(fault):
-    data = make_input([900, 130, 64, 1, 200, 64, 64])
+    data = make_input([900, 130])
     expected = oracle(data, "mxfp4")
 
     def wrong(seed):
         try:
-            out = cuda_on_cpu.decode(data, "mxfp4", 1 + seed % 2, 1, seed, change=MXFP4_FAULTS[fault], multiprocessors=1)
+            out = cuda_on_cpu.decode(data, "mxfp4", 1 + seed % 2, 1, seed, change=MXFP4_FAULTS[fault])
         except RuntimeError:
             return True
         return not worst_rel_l2(out, expected) < 1.5 * BF16_REL_L2
