@@ -41,7 +41,7 @@ def evaluation(mode: str, policy: str) -> Step:
 
 
 STEPS = (
-    Step("harness", 150, (*PYTEST, "tests/harness/test_gpu.py")),
+    Step("harness", 250, (*PYTEST, "tests/harness/test_gpu.py", "tests/harness/test_gpu_blocker.py")),
     Step("task", 60, (*PYTEST, "tests/task/test_task_gpu.py")),
     evaluation("benchmark", "robust"),
     Step("cuda", 150, (*PYTEST, "tests/kernels/test_cuda_gpu.py")),
@@ -51,9 +51,9 @@ STEPS = (
     evaluation("leaderboard", "official"),
     Step("overhead", 150, ("scripts/isolation_overhead.py", "--json", "OUT/isolation-h200.json")),
     Step("same", 90, ("eval.py", "--cases", "official", "--baseline", "submission.py", "--json", "OUT/h200-same.json")),
-    Step("nvfp4", 120, (*PYTEST, "tests/problems/test_nvfp4_gpu.py")),
-    Step("nvfp4-times", 300, ("scripts/bench_nvfp4.py", "--out", "OUT/nvfp4.json")),
-    Step("flash-mla", 150, (*PYTEST, "tests/problems/test_flash_mla_gpu.py")),
+    Step("nvfp4", 120, (*PYTEST, "tests/problems/test_nvfp4_gpu.py", "tests/problems/test_nvfp4_cuda_gpu.py")),
+    Step("nvfp4-times", 300, ("scripts/bench_nvfp4.py", "--backend", "cuda", "--out", "OUT/nvfp4.json")),
+    Step("flash-mla", 150, (*PYTEST, "tests/problems/test_flash_mla_gpu.py", "tests/problems/test_flash_mla_cuda_gpu.py")),
     Step("flash-mla-times", 590, ("scripts/bench_flash_mla.py", "--out", "OUT/flash-mla.json")),
     Step("integrity", 400, ("scripts/integrity.py", "--gpu", "--prove", "--limit-s", "300", *KEEP_INTEGRITY)),
     Step("sweep", 590, ("scripts/sweep_recovery.py", "--out", "OUT/sweep")),
