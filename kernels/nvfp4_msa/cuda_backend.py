@@ -21,7 +21,7 @@ from kernels.nvfp4_msa.assets import (
     CUDA_UNPACK,
     CUDA_WORK,
 )
-from kernels.nvfp4_msa.layout import HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, RequestsError, Shape
+from kernels.nvfp4_msa.layout import PAGE_TOKENS, ContiguityError, Inputs, RequestsError, Shape
 
 CUDA_SOURCES = {
     "ptx.cuh": CUDA_PTX,
@@ -35,15 +35,14 @@ CUDA_SOURCES = {
     "launch.cu": CUDA_LAUNCH,
 }
 TEAM_WARPS, FULL_WARPS = 4, 16  # of a team; of a multiprocessor that has no registers for more
-CUDA_ROWS = 16  # query heads of a KV head, padded
-CUDA_MAX_SPLITS = 64
+CUDA_SPLITS = (1, 2, 4, 8)  # blocks of a cluster
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
 H200_MULTIPROCESSORS = 132
 CUDA_INPUTS = Inputs._fields[:-1]
-CUDA_POINTERS = (*CUDA_INPUTS, "out", "part", "part_lse", "tickets")
-CUDA_INTS = ("rows", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "splits")
+CUDA_POINTERS = (*CUDA_INPUTS, "out")
+CUDA_INTS = ("rows", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "split_bits")
 
 
 class CudaArgs(ctypes.Structure):
@@ -64,7 +63,6 @@ class Variant(NamedTuple):
     blocks: int  # per multiprocessor, that registers and shared memory are sized for
     linear: bool = False  # how V scales lie
 
-
     @property
     def params(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in CUDA_SIZES}
@@ -72,38 +70,15 @@ class Variant(NamedTuple):
 
 CUDA_SIZES = ("teams", "stages", "blocks")
 # In the order of with_variant in decode.cuh.
-CUDA_SHAPES = ((1, 2, 4), (2, 2, 2), (1, 3, 3), (1, 5, 2))
+CUDA_SHAPES = ((1, 2, 4), (2, 2, 2), (1, 3, 3), (4, 2, 1))
 CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_SHAPES for linear in (False, True))
 
 
-class Workspace(NamedTuple):
-    """What a plan owns."""
-
-    out: torch.Tensor  # bf16, as q
-    part: torch.Tensor  # f16 [pairs, splits, 16, 128], empty for one split
-    part_lse: torch.Tensor  # fp32 [pairs, splits, 16]
-    tickets: torch.Tensor  # int32 [pairs], zeros between launches
-
-
-def make_workspace(inputs: Inputs, splits: int) -> Workspace:
-    device, pairs = inputs.q.device, inputs.q.shape[0] * inputs.config["num_kv_heads"]
-    parts = (pairs, splits if splits > 1 else 0, CUDA_ROWS)
-    return Workspace(
-        torch.empty_like(inputs.q),
-        torch.empty(*parts, HEAD_DIM, dtype=torch.float16, device=device),
-        torch.empty(parts, dtype=torch.float32, device=device),
-        torch.zeros(pairs, dtype=torch.int32, device=device),
-    )
-
-
-def make_args(inputs: Inputs, work: Workspace, splits: int) -> CudaArgs:
+def make_args(inputs: Inputs, out: torch.Tensor, splits: int) -> CudaArgs:
     """The arguments of a launch that do not change between calls of a plan, and the pointers of this one."""
     config = inputs.config
     args = CudaArgs(
-        out=work.out.data_ptr(),
-        part=work.part.data_ptr(),
-        part_lse=work.part_lse.data_ptr(),
-        tickets=work.tickets.data_ptr(),
+        out=out.data_ptr(),
         sm_scale=config["sm_scale"],
         rows=inputs.q.shape[0],
         requests=inputs.seq_lens.numel(),
@@ -113,7 +88,7 @@ def make_args(inputs: Inputs, work: Workspace, splits: int) -> CudaArgs:
         topk_rows=inputs.topk.shape[1],
         slots=config["topk"],
         table_stride=inputs.block_table.shape[1],
-        splits=splits,
+        split_bits=splits.bit_length() - 1,
     )
     point_args(args, inputs)
     return args
@@ -170,25 +145,22 @@ def page_times(shape: Shape, variant: Variant, splits: int, multiprocessors: int
 
 
 def cheapest(shape: Shape, multiprocessors: int) -> tuple[Variant, int]:
-    """The variant and splits that page_times prefers; of equals the fewest splits, then the most blocks at once."""
-    most = min(shape.topk, CUDA_MAX_SPLITS)
-    choices = [(variant, splits) for splits in range(1, most + 1) for variant in (Variant(1, 2, 4), Variant(2, 2, 2))]
+    """The variant and splits that page_times prefers; of equals the fewest splits, then the first of CUDA_SHAPES."""
+    splits = [count for count in CUDA_SPLITS if count <= shape.topk]
+    choices = [(Variant(*sizes), count) for count in splits for sizes in CUDA_SHAPES]
     return min(choices, key=lambda choice: page_times(shape, *choice, multiprocessors))
 
 
 class CudaPlan:
-    """Launches for one plan_key. Output and workspace are allocated once and rewritten by every call.
-
-    Every launch leaves the tickets at zero. After one that was cut short, which a call that raised may have been, the next call
-    zeroes them first, in the order of the device's queue and without waiting; whoever else stops a launch calls `recover`.
-    """
+    """Launches for one plan_key. The output is allocated once and rewritten by every call. Splits meet in a cluster's shared
+    memory, so a launch that was cut short leaves nothing behind."""
 
     def __init__(self, data: tuple, params: dict[str, Any]) -> None:
         inputs, self.params = Inputs(*data), dict(params)
         self.splits, self.device = int(params["num_kv_splits"]), inputs.q.device
         variant = Variant(**{name: int(params[name]) for name in CUDA_SIZES}, linear=inputs.config["v_scales"] == "linear")
-        if not 1 <= self.splits <= CUDA_MAX_SPLITS:
-            raise ValueError(f"num_kv_splits={self.splits}: from 1 to {CUDA_MAX_SPLITS}")
+        if self.splits not in CUDA_SPLITS:
+            raise ValueError(f"num_kv_splits={self.splits}: one of {CUDA_SPLITS}")
         if variant not in CUDA_VARIANTS:
             raise ValueError(f"{', '.join(CUDA_SIZES)} are {variant[:3]}: one of {CUDA_SHAPES}")
         if len(inputs.q) > CUDA_MAX_ROWS:
@@ -198,24 +170,18 @@ class CudaPlan:
             raise ContiguityError(f"the cache begins {offset} bytes past a multiple of {CUDA_ALIGNMENT}; align it")
         self.number = CUDA_VARIANTS.index(variant)
         self.library = self.load()
-        self.workspace = make_workspace(inputs, self.splits)
-        self.out, self.partial, self.lse, self.tickets = self.workspace
-        self.args, self.pages = make_args(inputs, self.workspace, self.splits), len(inputs.cache)
+        self.out = torch.empty_like(inputs.q)
+        self.args, self.pages = make_args(inputs, self.out, self.splits), len(inputs.cache)
         self.storage = ctypes.create_string_buffer(self.library.nvfp4_maps_bytes() + MAP_ALIGNMENT)
         self.maps = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
-        self.launching = False
 
     def load(self) -> ctypes.CDLL:
         with torch.cuda.device(self.device):
             return cuda_library(self.device.index or 0)
 
     def __call__(self, data: tuple) -> torch.Tensor:
-        if self.launching:
-            self.recover()
-        self.launching = True
         point_args(self.args, Inputs(*data))
         self.launch()
-        self.launching = False
         return self.out
 
     def launch(self) -> None:
@@ -223,8 +189,3 @@ class CudaPlan:
             error = self.library.nvfp4_launch(self.number, self.maps, ctypes.c_long(self.pages), ctypes.byref(self.args))
         if error:
             raise RuntimeError(f"{CUDA_VARIANTS[self.number]} could not be launched: CUDA error {error}")
-
-    def recover(self) -> None:
-        """Make the plan usable again after a launch that was cut short."""
-        self.tickets.zero_()
-        self.launching = False

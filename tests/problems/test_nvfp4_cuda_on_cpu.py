@@ -7,9 +7,9 @@ import pytest
 import torch
 from cpu_build import compiler
 from nvfp4_cases import HEADS, REFERENCE, heads_spec, make_input
-from nvfp4_cuda_on_cpu import decode, make_plan
+from nvfp4_cuda_on_cpu import decode
 
-from kernels.nvfp4_msa.cuda_backend import CUDA_SHAPES
+from kernels.nvfp4_msa.cuda_backend import CUDA_SHAPES, CUDA_SPLITS
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler that knows _Float16")
 MESSY = {"kvmin": 0, "topk": 7, "slots": "messy", "padrows": 1}
@@ -26,7 +26,7 @@ def assert_right(data, **params):
 @pytest.mark.parametrize("vscales", ["swizzled", "linear"])
 @pytest.mark.parametrize("heads", HEADS)
 def test_messy_slots_and_padding_rows(heads, vscales):
-    assert_right(make_input(**heads_spec(*heads), **MESSY, vscales=vscales), splits=3)
+    assert_right(make_input(**heads_spec(*heads), **MESSY, vscales=vscales), splits=4)
 
 
 @pytest.mark.parametrize("dist", REFERENCE.DISTRIBUTIONS)
@@ -60,11 +60,18 @@ def test_queries_beyond_the_range_of_f16(factor):
     assert_right(data)
 
 
-def test_more_splits_than_slots_and_the_last_to_arrive_changes_nothing():
-    data = make_input(batchsize=2, kvseqlen=1500, topk=9)
-    outputs = [assert_right(data, splits=12, seed=seed) for seed in range(4)]
-    for other in outputs[1:]:
-        assert torch.equal(outputs[0], other)
+@pytest.mark.parametrize("sizes", CUDA_SHAPES)
+@pytest.mark.parametrize("splits", CUDA_SPLITS)
+def test_every_cluster_gives_the_same_bits_in_every_schedule(splits, sizes):
+    data = make_input(batchsize=1, kvseqlen=1500, topk=9)
+    assert torch.equal(*(assert_right(data, splits=splits, sizes=sizes, seed=seed) for seed in range(2)))
+
+
+def test_splits_without_a_slot_and_rows_that_see_nothing():
+    data = make_input(batchsize=3, kvseqlen=1500, topk=5, slots="messy", kvmin=0, padrows=1)
+    data[2][:, 0] = -1
+    out = assert_right(data, splits=8)
+    assert not out[0].any()
 
 
 def test_a_maximum_that_grows_within_and_beyond_the_lazy_limit():
@@ -80,29 +87,12 @@ def test_a_maximum_that_grows_within_and_beyond_the_lazy_limit():
         assert_right((data[0] * 8, cache, ordered, *data[3:]))
 
 
-def test_a_call_after_one_that_was_cut_short_gives_the_same_bits():
-    data = make_input(kvseqlen=1500, topk=9)
-    plan = make_plan(data, splits=3)
-    wanted, launch = plan(data).clone(), plan.launch
-
-    def stop_after_one_split_of_every_pair():
-        plan.tickets.fill_(1)
-        raise RuntimeError("stopped")
-
-    plan.launch = stop_after_one_split_of_every_pair
-    with pytest.raises(RuntimeError, match="stopped"):
-        plan(data)
-    plan.launch = launch
-    assert torch.equal(plan(data), wanted)
-    assert not plan.tickets.any()
-
-
 def check_random_shape(draw):
     heads = heads_spec(*draw.choice(HEADS))
     spec: dict[str, Any] = {"batchsize": draw.randint(1, 3), "kvseqlen": draw.randint(1, 1200), "topk": draw.randint(1, 12)}
     spec |= {"seed": draw.randint(0, 999), "slots": draw.choice(["messy", "valid"]), "kvmin": 0, "padrows": draw.choice([0, 2])}
     spec |= {"vscales": draw.choice(["swizzled", "linear"]), "dist": draw.choice(REFERENCE.DISTRIBUTIONS)}
-    sizes, splits, seed = draw.choice(CUDA_SHAPES), draw.randint(1, 6), draw.randint(0, 1 << 30)
+    sizes, splits, seed = draw.choice(CUDA_SHAPES), draw.choice(CUDA_SPLITS), draw.randint(0, 1 << 30)
     assert_right(make_input(**heads, **spec), splits=splits, sizes=sizes, seed=seed)
 
 
@@ -125,18 +115,19 @@ MISTAKES = {
     "the ring's parity never changes": ("decode.cuh", "parity ^= 1;", ""),
     "a stage is filled again before its lanes have read it": (
         "decode.cuh",
-        "if (seen > 0) attend_tile<V::LINEAR>(x, q, codes, scales, widened, at, seen, lane);\n    __syncwarp();\n"
+        "if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, lane);\n    __syncwarp();\n"
         "    const int next = i + V::STAGES * V::TEAMS;\n    if (lane == 0 && next < count) ring.load(pages[next], stage);",
         "const int next = i + V::STAGES * V::TEAMS;\n    if (lane == 0 && next < count) ring.load(pages[next], stage);\n"
-        "    if (seen > 0) attend_tile<V::LINEAR>(x, q, codes, scales, widened, at, seen, lane);\n    __syncwarp();",
+        "    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, lane);\n    __syncwarp();",
     ),
     "V scales are read before they are widened": (
         "attend.cuh",
-        "widen_v_scales<LINEAR>(widened + at.widened, scales + at.v_scales, visible, lane);\n  __syncwarp();",
+        "widen_v_scales<LINEAR>(at.widened, stage + at.v_scales, visible, lane);\n  __syncwarp();",
         "",
     ),
-    "the last ticket is one early": ("merge.cuh", "(unsigned)active - 1);", "(unsigned)active - 2);"),
-    "tickets stay": ("merge.cuh", "if (tid == 0) a.tickets[w.pair] = 0;", ""),
+    "shares are summed before they have arrived": ("merge.cuh", "mbar_wait(box.full, 0);", ""),
+    "shares are sent before their receiver has started": ("decode.cuh", "cluster_wait();", ""),
+    "a split without a slot leaves its cluster": ("decode.cuh", "if (share.tiles) {", "if (!share.tiles) return; {"),
     "warps do not wait for each other's sums": (
         "merge.cuh",
         "x, totals, lane);\n  bar_sync(MERGE_BARRIER, P::THREADS);",
@@ -146,16 +137,17 @@ MISTAKES = {
 }
 
 
-QUICK = ("the wait for the copies left out", "tickets stay")
+QUICK = ("the wait for the copies left out", "shares are summed before they have arrived")
 
 
 @pytest.mark.parametrize("mistake", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MISTAKES])
 def test_a_mistake_is_noticed(mistake):
-    data = make_input(batchsize=1, kvseqlen=2000, topk=16)
+    data, few = (make_input(batchsize=1, kvseqlen=2000, topk=topk) for topk in (16, 7))
 
     def try_schedules():
         for seed in range(3):
-            assert_right(data, splits=3, seed=seed, change=MISTAKES[mistake])
+            assert_right(data, splits=2, seed=seed, change=MISTAKES[mistake])
+            assert_right(few, splits=8, seed=seed, change=MISTAKES[mistake])
 
     with pytest.raises((RuntimeError, AssertionError)):
         try_schedules()

@@ -33,15 +33,14 @@ struct Softmax {
 
 // s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b. AT_ONCE tiles of 8 tokens share what is loaded of the queries.
 template <int AT_ONCE>
-__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t codes, uint32_t scales, const Places& at) {
-  codes += at.k_codes;
+__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, const Places& at) {
 #pragma unroll
   for (int first = 0; first < 4; first += AT_ONCE) {
     uint32_t x[AT_ONCE][4], scale[AT_ONCE];              // of dims 32 c to + 15 and + 16 to + 31
 #pragma unroll
     for (int j = 0; j < AT_ONCE; j++) {
-      ld_shared(x[j], ((first + j) & 1 ? codes ^ 64 : codes) + (first + j) * 512);
-      scale[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(scales + at.k_scales + (first + j) * 8 * 8));
+      ld_shared(x[j], stage + at.k_codes + (first + j) * 8 * UNIT);
+      scale[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + (first + j) * 8 * 8));
 #pragma unroll
       for (int i = 0; i < 4; i++) s[first + j][i] = 0.f;
     }
@@ -112,16 +111,14 @@ __device__ __forceinline__ void tile_softmax(uint32_t (&p)[2][4], Softmax& x, co
 }
 
 // acc += P V, l += P 1. A transposed ldmatrix unit is four dims of one token, so a register holds these of two tokens.
-__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t codes, uint32_t widened, const Places& at) {
-  codes += at.v_codes;
-  widened += at.operand;
+__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t stage, const Places& at) {
 #pragma unroll
   for (int step = 0; step < 2; step++) {
     uint32_t v[2][4], scale[2][4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      ldmatrix4_trans(v[h], (h ? codes ^ 64 : codes) + (2 * step + h) * 512);
-      ld_shared(scale[h], (h ? widened ^ 32 : widened) + step * 64);
+      ldmatrix4_trans(v[h], stage + at.v_codes + (2 * step + h) * 8 * UNIT);
+      ld_shared(scale[h], (h ? at.operand ^ 32 : at.operand) + step * 64);
     }
     mma_f16(x.l, p[step], F16_ONES, F16_ONES);
 #pragma unroll
@@ -141,14 +138,13 @@ __device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4
 
 // A tile of which the first `visible` tokens, at least one, count.
 template <bool LINEAR>
-__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t codes, uint32_t scales, uint32_t widened, const Places& at,
-                                            int visible, int lane) {
-  widen_v_scales<LINEAR>(widened + at.widened, scales + at.v_scales, visible, lane);
+__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t stage, const Places& at, int visible, int lane) {
+  widen_v_scales<LINEAR>(at.widened, stage + at.v_scales, visible, lane);
   __syncwarp();
   float s[4][4];
   uint32_t p[2][4];
-  tile_scores<4>(s, q, codes, scales, at);
+  tile_scores<4>(s, q, stage, at);
   if (visible < TILE) hide_tokens(s, visible, lane);
   tile_softmax(p, x, s);
-  tile_output(x, p, codes, widened, at);
+  tile_output(x, p, stage, at);
 }

@@ -16,7 +16,7 @@ static int make_map(CUtensorMap* map, const void* cache, long pages, int kv_head
   const cuuint64_t strides[3] = {(cuuint64_t)row_bytes, plane_bytes, 2 * plane_bytes};
   const cuuint32_t box[4] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2, 1}, element[4] = {1, 1, 1, 1};
   return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                   swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                   swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 struct CacheMaps {                                // 64-byte aligned; remade when the cache lies elsewhere
@@ -26,7 +26,7 @@ struct CacheMaps {                                // 64-byte aligned; remade whe
 
   int describe(const void* new_cache, long new_pages, int kv_heads) {
     if (cache == new_cache && pages == new_pages) return 0;
-    int e = make_map(&codes, new_cache, new_pages, kv_heads, UNIT, TILE_UNITS, CU_TENSOR_MAP_SWIZZLE_128B);
+    int e = make_map(&codes, new_cache, new_pages, kv_heads, UNIT, TILE, CU_TENSOR_MAP_SWIZZLE_64B);
     if (!e) e = make_map(&scales, new_cache, new_pages, kv_heads, SCALE_ROW, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
     if (e) return e;
     cache = new_cache;
@@ -56,11 +56,19 @@ int nvfp4_launch(int variant, CacheMaps* maps, long pages, const Args* a) {
   int error = maps->describe(a->cache, pages, a->kv_heads);
   if (error) return error;
   error = cudaErrorInvalidValue;
-  const dim3 grid(a->splits, a->kv_heads, a->rows);
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = 1 << a->split_bits;
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(1 << a->split_bits, a->kv_heads, a->rows);
+  config.attrs = &cluster;
+  config.numAttrs = a->split_bits ? 1 : 0;
   with_variant(variant, [&](auto* v) {
     using V = std::remove_pointer_t<decltype(v)>;
-    nvfp4_decode<V><<<grid, V::THREADS, V::SMEM>>>(maps->codes, maps->scales, *a);
-    error = cudaGetLastError();
+    config.blockDim = dim3(V::THREADS);
+    config.dynamicSmemBytes = V::SMEM;
+    error = cudaLaunchKernelEx(&config, nvfp4_decode<V>, maps->codes, maps->scales, *a);
   });
   return error;
 }

@@ -1,4 +1,4 @@
-// The warps of a block, then the splits of a (row, KV head): the last block to arrive combines them.
+// The warps of a block, then the blocks of a cluster, which are the splits of a (row, KV head).
 #pragma once
 #include "attend.cuh"
 
@@ -7,44 +7,37 @@ constexpr int OCTET = 8;                       // neighbouring dims: 16 bytes in
 constexpr int ROW_OCTETS = HEAD_DIM / OCTET;
 constexpr int SHARE_PITCH = HEAD_DIM * 2 + 64; // bytes of a row of f16: neighbouring rows in other banks
 
-// What a thread of a block of WARPS warps sums and stores: OCTETS times eight neighbouring dims of one row.
+// What a thread of a block of WARPS warps sums and stores: OCTETS times eight neighbouring dims of one row. Threads may be left over.
 template <int WARPS_>
 struct Piece {
-  static constexpr int WARPS = WARPS_, THREADS = WARPS * 32, ROW_THREADS = THREADS / ROWS, OCTETS = ROW_OCTETS / ROW_THREADS;
+  static constexpr int WARPS = WARPS_, THREADS = WARPS * 32, ROW_THREADS = THREADS / ROWS < ROW_OCTETS ? THREADS / ROWS : ROW_OCTETS;
+  static constexpr int OCTETS = ROW_OCTETS / ROW_THREADS;
   static constexpr int SHARES_BYTES = WARPS * ROWS * SHARE_PITCH, SUMS_BYTES = WARPS * ROWS * 8;
   int row, first;
   float o[OCTETS][OCTET];
   __device__ __forceinline__ explicit Piece(int tid) : row(tid / ROW_THREADS), first(tid % ROW_THREADS), o{} {}
+  __device__ __forceinline__ bool there() const { return row < ROWS; }
   __device__ __forceinline__ int octet(int k) const { return first + ROW_THREADS * k; }
-  __device__ __forceinline__ void scale(float f) {
-#pragma unroll
-    for (int k = 0; k < OCTETS; k++)
-#pragma unroll
-      for (int i = 0; i < OCTET; i++) o[k][i] *= f;
-  }
-  __device__ __forceinline__ void add(int k, float f, const uint4& y) {   // f16
-    const uint32_t words[4] = {y.x, y.y, y.z, y.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const float2 pair = unpack_f16(words[i]);
-      o[k][2 * i] = fmaf(f, pair.x, o[k][2 * i]);
-      o[k][2 * i + 1] = fmaf(f, pair.y, o[k][2 * i + 1]);
-    }
-  }
 };
 
-// The output is o * scale.
-template <class P>
-__device__ __forceinline__ void store_output(const Args& a, const Work& w, const P& piece, float scale) {
-  if (piece.row >= a.group) return;
-  uint4* dst = reinterpret_cast<uint4*>(a.out + ((size_t)w.pair * a.group + piece.row) * HEAD_DIM);
+// o += f * y, y: f16
+__device__ __forceinline__ void add_octet(float (&o)[OCTET], float f, const uint4& y) {
+  const uint32_t words[4] = {y.x, y.y, y.z, y.w};
 #pragma unroll
-  for (int k = 0; k < P::OCTETS; k++) {
-    uint32_t x[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) x[i] = pack_bf16(piece.o[k][2 * i] * scale, piece.o[k][2 * i + 1] * scale);
-    dst[piece.octet(k)] = make_uint4(x[0], x[1], x[2], x[3]);
+  for (int i = 0; i < 4; i++) {
+    const float2 pair = unpack_f16(words[i]);
+    o[2 * i] = fmaf(f, pair.x, o[2 * i]);
+    o[2 * i + 1] = fmaf(f, pair.y, o[2 * i + 1]);
   }
+}
+
+// The output is o * scale.
+__device__ __forceinline__ void store_octet(const Args& a, const Work& w, int row, int octet, const float (&o)[OCTET], float scale) {
+  if (row >= a.group) return;
+  uint32_t x[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) x[i] = pack_bf16(o[2 * i] * scale, o[2 * i + 1] * scale);
+  reinterpret_cast<uint4*>(a.out + ((size_t)w.pair * a.group + row) * HEAD_DIM)[octet] = make_uint4(x[0], x[1], x[2], x[3]);
 }
 
 // Of a block's rows g and g + 8, where lane = 4 g + c: what makes this warp's acc its share of the normalised output, and the base-2
@@ -55,9 +48,9 @@ struct Totals {
 
 // `sums`: shared memory, float2 (what P is relative to, sum) [WARPS][ROWS].
 template <int WARPS>
-__device__ __forceinline__ Totals block_totals(const Softmax& x, float2* sums, int warp, int lane) {
-  const int g = lane >> 2;
-  if ((lane & 3) == 0) {
+__device__ __forceinline__ Totals block_totals(const Softmax& x, float2* sums, int tid) {
+  const int warp = tid >> 5, g = (tid & 31) >> 2;
+  if ((tid & 3) == 0) {
     sums[warp * ROWS + g] = make_float2(x.m[0], x.l[0]);
     sums[warp * ROWS + g + 8] = make_float2(x.m[1], x.l[2]);
   }
@@ -73,7 +66,7 @@ __device__ __forceinline__ Totals block_totals(const Softmax& x, float2* sums, i
       const float2 sum = sums[i * ROWS + g + 8 * h];
       total = fmaf(exp2_approx(sum.x - top), sum.y, total);
     }
-    totals.factor[h] = exp2_approx(x.m[h] - top) * (UNPACKED_UNIT / total);
+    totals.factor[h] = exp2_approx(x.m[h] - top) * (UNPACKED_UNIT * rcp_approx(total));
     totals.lse[h] = top + log2_approx(total);
   }
   return totals;
@@ -101,69 +94,83 @@ __device__ __forceinline__ void store_share(uint8_t* rows, const Softmax& x, con
 
 // The normalised output of a block. `shares`: shared memory that nobody reads any more once all warps have arrived at block_totals.
 template <class P>
-__device__ __forceinline__ void merge_warps(P& piece, const Softmax& x, const Totals& totals, uint8_t* shares, int warp, int lane) {
-  store_share(shares + warp * ROWS * SHARE_PITCH, x, totals, lane);
+__device__ __forceinline__ void merge_warps(P& piece, const Softmax& x, const Totals& totals, uint8_t* shares, int tid) {
+  store_share(shares + (tid >> 5) * ROWS * SHARE_PITCH, x, totals, tid & 31);
   bar_sync(MERGE_BARRIER, P::THREADS);
+  if (!piece.there()) return;
 #pragma unroll
   for (int i = 0; i < P::WARPS; i++)
 #pragma unroll
     for (int k = 0; k < P::OCTETS; k++)
-      piece.add(k, 1.f, reinterpret_cast<const uint4*>(shares + (i * ROWS + piece.row) * SHARE_PITCH)[piece.octet(k)]);
+      add_octet(piece.o[k], 1.f, reinterpret_cast<const uint4*>(shares + (i * ROWS + piece.row) * SHARE_PITCH)[piece.octet(k)]);
 }
 
-// Stores the output of a split; whether all active splits have now done so.
+// The output of a block that is alone.
 template <class P>
-__device__ __forceinline__ bool hand_in(const Args& a, const Work& w, const P& piece, const Totals& totals, int active, int tid) {
-  const size_t first = ((size_t)w.pair * a.splits + w.split) * ROWS;
+__device__ __forceinline__ void store_output(const Args& a, const Work& w, const P& piece, float v_scale) {
+  if (piece.there())
 #pragma unroll
-  for (int k = 0; k < P::OCTETS; k++) {
-    uint32_t x[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) x[i] = pack_f16(piece.o[k][2 * i], piece.o[k][2 * i + 1]);
-    __stcg(a.part + (first + piece.row) * ROW_OCTETS + piece.octet(k), make_uint4(x[0], x[1], x[2], x[3]));
-  }
-  if (tid < 32 && (tid & 3) == 0) {
-    __stcg(a.part_lse + first + (tid >> 2), totals.lse[0]);
-    __stcg(a.part_lse + first + (tid >> 2) + 8, totals.lse[1]);
-  }
-  bar_sync(MERGE_BARRIER, P::THREADS);
-  const bool last = bar_or(MERGE_BARRIER, P::THREADS, tid == 0 && draw_ticket(a.tickets + w.pair) == (unsigned)active - 1);
-  if (last && tid == 0) a.tickets[w.pair] = 0;             // for the next launch
-  return last;
+    for (int k = 0; k < P::OCTETS; k++) store_octet(a, w, piece.row, piece.octet(k), piece.o[k], v_scale);
 }
 
-// The sum of all active splits, in their order; what AT_ONCE of them take is loaded together.
-template <class P>
-__device__ __forceinline__ void combine_splits(const Args& a, const Work& w, P& piece, int active) {
-  constexpr int AT_ONCE = 4;
-  const size_t first = (size_t)w.pair * a.splits * ROWS + piece.row;
-  float top = -INFINITY, total = 0.f;
-  piece.scale(0.f);
-#pragma unroll 1
-  for (int start = 0; start < active; start += AT_ONCE) {
-    float lse[AT_ONCE];
-    uint4 part[AT_ONCE][P::OCTETS];
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-      const bool there = start + i < active;
-      const size_t row = first + (size_t)(there ? start + i : 0) * ROWS;
-      lse[i] = there ? __ldcg(a.part_lse + row) : -INFINITY;
-#pragma unroll
-      for (int k = 0; k < P::OCTETS; k++) part[i][k] = __ldcg(a.part + row * ROW_OCTETS + piece.octet(k));
-    }
-    const float before = top;
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) top = fmaxf(top, lse[i]);
-    const float rescale = exp2_approx(before - top);
-    total *= rescale;
-    piece.scale(rescale);
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-      const float weight = exp2_approx(lse[i] - top);
-      total += weight;
-#pragma unroll
-      for (int k = 0; k < P::OCTETS; k++) piece.add(k, weight, part[i][k]);
-    }
+// What the blocks of a cluster send each other: block r of C owns rows 16 r / C to 16 (r + 1) / C - 1 and combines what all of them have of
+// these. It does not overlay what a slower block still uses.
+constexpr int INBOX_BYTES = ROWS * HEAD_DIM * 2, WEIGHTS_BYTES = ROWS * 8;
+struct Inbox {
+  uint32_t shares, weights;    // shared memory: f16 [C][16 / C][128]; float2 (base-2 logarithm of the row's weight, 0) [C][16 / C]
+  uint32_t full;               // mbarrier
+  int split, split_bits;
+
+  __device__ __forceinline__ int rows_bits() const { return 4 - split_bits; }
+  __device__ __forceinline__ int splits() const { return 1 << split_bits; }
+  // One thread, before the block's cluster_arrive.
+  __device__ __forceinline__ void init() const {
+    mbar_init(full, 1);
+    mbar_init_fence();
+    mbar_expect(full, INBOX_BYTES + WEIGHTS_BYTES);
   }
-  piece.scale(1.f / total);
+  __device__ __forceinline__ int slot(int source, int row) const { return source << rows_bits() | (row & (1 << rows_bits()) - 1); }
+  __device__ __forceinline__ void send_octet(int row, int octet, const float (&o)[OCTET]) const {
+    const int owner = row >> rows_bits();
+    const uint32_t dst = cluster_addr(shares, owner) + slot(split, row) * HEAD_DIM * 2 + octet * 16, bar = cluster_addr(full, owner);
+#pragma unroll
+    for (int i = 0; i < OCTET; i += 4)
+      st_async(dst + i * 2, make_float2(__uint_as_float(pack_f16(o[i], o[i + 1])), __uint_as_float(pack_f16(o[i + 2], o[i + 3]))), bar);
+  }
+  __device__ __forceinline__ void send_weight(int row, float lse) const {
+    const int owner = row >> rows_bits();
+    st_async(cluster_addr(weights, owner) + slot(split, row) * 8, make_float2(lse, 0.f), cluster_addr(full, owner));
+  }
+};
+
+// What this block has, to the owners. `totals`: of the rows of the first warp's lanes.
+template <class P>
+__device__ __forceinline__ void send(const Inbox& box, const P& piece, const Totals& totals, int tid) {
+  if (piece.there())
+#pragma unroll
+    for (int k = 0; k < P::OCTETS; k++) box.send_octet(piece.row, piece.octet(k), piece.o[k]);
+  if (tid < 32 && (tid & 3) == 0)
+    for (int h = 0; h < 2; h++) box.send_weight((tid >> 2) + 8 * h, totals.lse[h]);
+}
+
+// The sum over the splits, in their order, of an octet of each of this block's rows; a row that sees nothing becomes zero.
+__device__ __forceinline__ void combine(const Args& a, const Work& w, const Inbox& box, const uint8_t* shares, const float2* weights,
+                                        float v_scale, int tid) {
+  const int row = tid / ROW_OCTETS, octet = tid % ROW_OCTETS;
+  mbar_wait(box.full, 0);
+  if (row >> box.rows_bits()) return;
+  float lse[MAX_SPLITS], top = -INFINITY, total = 0.f;
+#pragma unroll
+  for (int s = 0; s < MAX_SPLITS; s++) {
+    lse[s] = s < box.splits() ? weights[box.slot(s, row)].x : -INFINITY;
+    top = fmaxf(top, lse[s]);
+  }
+  float o[OCTET] = {};
+#pragma unroll
+  for (int s = 0; s < MAX_SPLITS; s++) {                   // those that are not there count for nothing, as the first one's share
+    const float weight = lse[s] == -INFINITY ? 0.f : exp2_approx(lse[s] - top);
+    total += weight;
+    add_octet(o, weight, reinterpret_cast<const uint4*>(shares)[box.slot(s < box.splits() ? s : 0, row) * ROW_OCTETS + octet]);
+  }
+  store_octet(a, w, w.split << box.rows_bits() | row, octet, o, total == 0.f ? 0.f : v_scale * rcp_approx(total));
 }

@@ -7,14 +7,13 @@
 // They lie in shared memory, 16 bytes of each lane for each step: registers are what limits the warps of a multiprocessor.
 constexpr int QUERY_BYTES = 8 * 32 * 16;
 struct Query {
+  uint4 x[2][4];               // rows as they are, until they are stored
   uint32_t operands;           // shared memory: of this lane
   float power[2];              // each row is divided by a power of two, exactly, so that it fits f16
 
-  // Both rows are loaded before either is used. Each warp of a team stores the operands of two steps; a barrier
-  // before they are read.
-  __device__ __forceinline__ Query(const Args& a, const Work& w, uint32_t stored, int member, int lane) : operands(stored + lane * 16) {
+  // Starts the loads.
+  __device__ __forceinline__ Query(const Args& a, const Work& w, uint32_t stored, int lane) : operands(stored + lane * 16) {
     const int head = lane >> 2;
-    uint4 x[2][4];
 #pragma unroll
     for (int h = 0; h < 2; h++)
 #pragma unroll
@@ -22,6 +21,9 @@ struct Query {
         const uint4* src = reinterpret_cast<const uint4*>(a.q + ((size_t)w.pair * a.group + head + 8 * h) * HEAD_DIM + (lane & 3) * 32);
         x[h][k] = head + 8 * h < a.group ? __ldg(src + k) : make_uint4(0, 0, 0, 0);
       }
+  }
+  // Each warp of a team stores the operands of two steps; a barrier before they are read.
+  __device__ __forceinline__ void store(int member) {
     uint32_t operand[2][4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {

@@ -18,27 +18,26 @@ __device__ __forceinline__ void unpack_codes(uint32_t (&f)[4], uint32_t x) {
 // the stores nor the loads below meet in a bank.
 constexpr int WIDENED_BYTES = TILE * 8 * 2;
 
-// What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage's codes, its scales or the widened scales.
+// What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage; of the widened scales, as addresses.
 struct Places {
-  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512, ^ 64
+  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512
   uint32_t k_scales;           // of these 32 dims; tokens + 8: + 64
-  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512, ^ 64
+  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512
   uint32_t v_scales;           // of tokens 4 g to + 3, groups 2 c and + 1
   uint32_t widened;            // of tokens 4 g and + 1, group 2 c; the next two tokens: ^ 32, + 256; the next group: + 128
   uint32_t operand;            // of tokens 2 c and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64
 
   template <bool LINEAR>
-  static __device__ __forceinline__ Places of(int lane) {
+  static __device__ __forceinline__ Places of(int lane, uint32_t widened) {
     const int g = lane >> 2, c = lane & 3;
     Places p;
     p.k_codes = chunk_offset(g, c);
-    p.k_scales = g * 8 + c * 2;
-    p.v_codes = CODES + chunk_offset(lane & 7, lane >> 3);
-    p.v_scales = SCALE_ROW + (LINEAR ? g * 32 + c * 2 : lane * 8);
-    p.widened = g * 16 + c * 4;
-    p.operand = (c & 1) * 256 + (g >> 2) * 128 + (c >> 1) * 16 + (c & 1) * 32;
+    p.k_scales = STAGE_K_SCALES + lane * 2;
+    p.v_codes = STAGE_V + chunk_offset(lane & 7, lane >> 3);
+    p.v_scales = STAGE_V_SCALES + (LINEAR ? g * 32 + c * 2 : lane * 8);
+    p.widened = widened + g * 16 + c * 4;
+    p.operand = widened + (c & 1) * 256 + (g >> 2) * 128 + (c >> 1) * 16 + (c & 1) * 32;
     keep(p.k_codes);
-    keep(p.k_scales);
     keep(p.v_codes);
     keep(p.widened);
     keep(p.operand);

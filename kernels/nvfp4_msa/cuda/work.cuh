@@ -1,6 +1,6 @@
 // What the NVFP4 decode kernel shares: sizes, arguments, and which pages a block works on.
 //
-// A block serves one (row, KV head) over one split of its valid slots; the 16 query heads are the M of every product. Its warps form teams
+// A cluster serves one (row, KV head), a block one split of its valid slots; the 16 query heads are the M of every product. Its warps form teams
 // of four, which take its pages in turn; warp w of a team takes tokens 32 w to 32 w + 31 of each. Every warp has a ring of copies, a softmax
 // and an output of its own: warps meet only at the end.
 #pragma once
@@ -9,11 +9,10 @@
 constexpr int HEAD_DIM = 128, ROWS = 16;       // ROWS: query heads of a KV head, padded
 constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's share of a page
 constexpr int TEAM = PAGE / TILE;              // warps
-constexpr int MAX_TOPK = 64;
+constexpr int MAX_TOPK = 64, MAX_SPLITS = 8;
 constexpr float LOG2E = 1.4426950408889634f;
-// Sections of a page in units of 128 bytes, two tokens' codes, for each KV head: K data from 0, K scales, then the same of V.
-constexpr int UNIT = 128, K_SCALES = 64, PLANE = 72;
-constexpr int TILE_UNITS = TILE / 2;
+// Sections of a page in units of 64 bytes, a token's codes, for each KV head: K data from 0, K scales, then the same of V.
+constexpr int UNIT = 64, K_SCALES = 128, PLANE = 144;
 constexpr int SCALE_ROW = TILE * 8;            // bytes: the scales of a tile
 
 struct Args {
@@ -25,38 +24,38 @@ struct Args {
   const float* k_scale;        // [1]
   const float* v_scale;        // [1]
   __nv_bfloat16* out;          // as q
-  uint4* part;                 // [pairs, splits, 16, 16] normalised partial outputs, eight f16 each, splits > 1 only
-  float* part_lse;             // [pairs, splits, 16] base-2 logarithms of their weights
-  unsigned* tickets;           // [pairs], zero before the first launch and after every launch
   float sm_scale;
   int rows, requests, q_len, kv_heads, group;
-  int topk_rows, slots, table_stride, splits;
+  int topk_rows, slots, table_stride;
+  int split_bits;              // a cluster has 1 << split_bits blocks
 };
 
+// Which row and KV head a block serves. Its constructor only starts loads: everything else there is to load goes out before anyone waits.
 struct Work {
   int pair, split, row, kv_head, request;
   int pos;                     // of the row in its sequence; negative: it sees nothing
+  int block[2];                // what the row lists in slots `lane` and `lane` + 32, -1 behind the last
 
   // A grid has blocks (split, KV head, row).
-  __device__ __forceinline__ explicit Work(const Args& a) {
+  __device__ __forceinline__ Work(const Args& a, int lane) {
     split = (int)blockIdx.x;
     kv_head = (int)blockIdx.y;
     row = (int)blockIdx.z;
     pair = row * a.kv_heads + kv_head;
     request = a.q_len == 1 ? row : (unsigned)row / (unsigned)a.q_len;
-  }
-
-  // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,
-  // where later keys are hidden.
-  __device__ __forceinline__ int list_pages(const Args& a, int* pages, int lane) {
-    int block[2], page[2];
-    unsigned valid[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const int slot = h * 32 + lane;
       block[h] = slot < a.slots ? __ldg(a.topk + ((size_t)kv_head * a.topk_rows + row) * a.slots + slot) : -1;
     }
     pos = request < a.requests ? __ldg(a.seq_lens + request) - a.q_len + (row - request * a.q_len) : -1;
+  }
+
+  // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,
+  // where later keys are hidden.
+  __device__ __forceinline__ int list_pages(const Args& a, int* pages, int lane) const {
+    int page[2];
+    unsigned valid[2];
     const int own = pos >> 7;                  // -1 if pos is negative
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -74,13 +73,11 @@ struct Work {
   }
 };
 
-// The valid slots of a split: contiguous chunks of equal size, the last one shorter.
+// The valid slots of a split: neighbours, as many as any other split has or one more or less.
 struct Share {
-  int first, tiles, active;    // active: splits that have a slot, at least one
-  __device__ __forceinline__ Share(int count, int split, int splits) {
-    const int chunk = splits == 1 ? count : (unsigned)(count + splits - 1) / (unsigned)splits;
-    active = splits == 1 || count == 0 ? 1 : (unsigned)(count + chunk - 1) / (unsigned)chunk;
-    first = split * chunk;
-    tiles = max(0, min(chunk, count - first));
+  int first, tiles;
+  __device__ __forceinline__ Share(int count, int split, int split_bits) {
+    first = count * split >> split_bits;
+    tiles = (count * (split + 1) >> split_bits) - first;
   }
 };

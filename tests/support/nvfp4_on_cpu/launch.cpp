@@ -1,5 +1,4 @@
-// The host side of kernels/nvfp4_msa/cuda on a CPU (cuda_on_cpu/machine.h). The splits of a pair run together, as a cluster would, so that
-// the last to arrive is another one in every schedule; pairs run one after another in a random order.
+// The host side of kernels/nvfp4_msa/cuda on a CPU (cuda_on_cpu/machine.h): every cluster of a launch, one after another in a random order.
 #include "decode.cuh"
 
 static thread_local std::string failure;
@@ -15,12 +14,13 @@ extern "C" const char* nvfp4_on_cpu(int variant, long pages, const Args* a, unsi
     for (size_t i = 0; i < pairs.size(); i++) pairs[i] = (unsigned)i;
     std::shuffle(pairs.begin(), pairs.end(), random);
     const long plane_bytes = (long)a->kv_heads * PLANE * UNIT;
-    const CUtensorMap codes{a->cache, plane_bytes / UNIT, UNIT, UNIT, TILE_UNITS, 128, plane_bytes, 2 * plane_bytes, pages, 2};
+    const CUtensorMap codes{a->cache, plane_bytes / UNIT, UNIT, UNIT, TILE, 64, plane_bytes, 2 * plane_bytes, pages, 2};
     const CUtensorMap scales{a->cache, plane_bytes / SCALE_ROW, SCALE_ROW, SCALE_ROW, 1, 0, plane_bytes, 2 * plane_bytes, pages, 2};
     const bool found = with_variant(variant, [&](auto* v) {
       using V = std::remove_pointer_t<decltype(v)>;
       for (const unsigned pair : pairs)
-        machine::run_cluster([&] { nvfp4_decode<V>(codes, scales, *a); }, a->splits, pair % a->kv_heads, pair / a->kv_heads, V::THREADS, V::SMEM, random());
+        machine::run_cluster([&] { nvfp4_decode<V>(codes, scales, *a); }, 1 << a->split_bits, pair % a->kv_heads, pair / a->kv_heads, V::THREADS,
+                             V::SMEM, random());
     });
     if (!found) return "no such variant";
   } catch (const std::exception& error) {
