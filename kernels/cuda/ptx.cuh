@@ -298,10 +298,9 @@ __device__ __forceinline__ uint32_t high_twice(uint32_t x) {
   asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {h,h};}" : "=r"(r) : "r"(x));
   return r;
 }
-// What this thread's block has written before is visible to whoever draws later, and what earlier ones wrote is visible here.
-__device__ __forceinline__ unsigned draw_ticket(unsigned* counter) {
-  unsigned r;
-  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(r) : "l"(counter) : "memory");
+__device__ __forceinline__ uint32_t add_f16x2(uint32_t a, uint32_t b) {
+  uint32_t r;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
   return r;
 }
 // Keeps a value in its register: the compiler must not compute it again where it is used.

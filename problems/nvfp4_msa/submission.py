@@ -2236,8 +2236,8 @@ __device__ __forceinline__ void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t 
         "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
       : "l"(a), "l"(b), "r"(accumulate));
 }
-// The same for e5m2 times e4m3 with A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then those 16 later. They
-// may be written again after wgmma_wait_for_registers.
+// The same for e5m2 times e4m3 with A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then
+// those 16 later. They may be written again after wgmma_wait_for_registers.
 __device__ __forceinline__ void wgmma_e5m2(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int accumulate) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e5m2.e4m3"
@@ -2289,6 +2289,9 @@ __device__ __forceinline__ void ldmatrix4_trans(uint32_t (&r)[4], uint32_t addr)
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(addr)
                : "memory");
+}
+__device__ __forceinline__ void stmatrix4(uint32_t addr, const uint32_t (&x)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
 }
 __device__ __forceinline__ void stmatrix4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(a), "r"(b), "r"(c), "r"(d)
@@ -2390,10 +2393,9 @@ __device__ __forceinline__ uint32_t high_twice(uint32_t x) {
   asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {h,h};}" : "=r"(r) : "r"(x));
   return r;
 }
-// What this thread's block has written before is visible to whoever draws later, and what earlier ones wrote is visible here.
-__device__ __forceinline__ unsigned draw_ticket(unsigned* counter) {
-  unsigned r;
-  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(r) : "l"(counter) : "memory");
+__device__ __forceinline__ uint32_t add_f16x2(uint32_t a, uint32_t b) {
+  uint32_t r;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
   return r;
 }
 // Keeps a value in its register: the compiler must not compute it again where it is used.
@@ -2408,7 +2410,7 @@ __device__ __forceinline__ float log2_approx(float x) {
 # >>> kernels/nvfp4_msa/cuda/work.cuh
 CUDA_WORK = r"""// What the NVFP4 decode kernel shares: sizes, arguments, and which pages a block works on.
 //
-// A block serves one (row, KV head) over one split of its valid slots; the 16 query heads are the M of every product. Its warps form teams
+// A cluster serves one (row, KV head), a block one split of its valid slots; the 16 query heads are the M of every product. Its warps form teams
 // of four, which take its pages in turn; warp w of a team takes tokens 32 w to 32 w + 31 of each. Every warp has a ring of copies, a softmax
 // and an output of its own: warps meet only at the end.
 #pragma once
@@ -2417,11 +2419,10 @@ CUDA_WORK = r"""// What the NVFP4 decode kernel shares: sizes, arguments, and wh
 constexpr int HEAD_DIM = 128, ROWS = 16;       // ROWS: query heads of a KV head, padded
 constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's share of a page
 constexpr int TEAM = PAGE / TILE;              // warps
-constexpr int MAX_TOPK = 64;
+constexpr int MAX_TOPK = 64, MAX_SPLITS = 8;
 constexpr float LOG2E = 1.4426950408889634f;
-// Sections of a page in units of 128 bytes, two tokens' codes, for each KV head: K data from 0, K scales, then the same of V.
-constexpr int UNIT = 128, K_SCALES = 64, PLANE = 72;
-constexpr int TILE_UNITS = TILE / 2;
+// Sections of a page in units of 64 bytes, a token's codes, for each KV head: K data from 0, K scales, then the same of V.
+constexpr int UNIT = 64, K_SCALES = 128, PLANE = 144;
 constexpr int SCALE_ROW = TILE * 8;            // bytes: the scales of a tile
 
 struct Args {
@@ -2433,38 +2434,38 @@ struct Args {
   const float* k_scale;        // [1]
   const float* v_scale;        // [1]
   __nv_bfloat16* out;          // as q
-  uint4* part;                 // [pairs, splits, 16, 16] normalised partial outputs, eight f16 each, splits > 1 only
-  float* part_lse;             // [pairs, splits, 16] base-2 logarithms of their weights
-  unsigned* tickets;           // [pairs], zero before the first launch and after every launch
   float sm_scale;
   int rows, requests, q_len, kv_heads, group;
-  int topk_rows, slots, table_stride, splits;
+  int topk_rows, slots, table_stride;
+  int split_bits;              // a cluster has 1 << split_bits blocks
 };
 
+// What a block works on. The constructor waits for nothing that it loads, so that other first loads can go out with these.
 struct Work {
   int pair, split, row, kv_head, request;
   int pos;                     // of the row in its sequence; negative: it sees nothing
+  int block[2];                // what the row lists in slots `lane` and `lane` + 32, -1 behind the last
 
   // A grid has blocks (split, KV head, row).
-  __device__ __forceinline__ explicit Work(const Args& a) {
+  __device__ __forceinline__ Work(const Args& a, int lane) {
     split = (int)blockIdx.x;
     kv_head = (int)blockIdx.y;
     row = (int)blockIdx.z;
     pair = row * a.kv_heads + kv_head;
     request = a.q_len == 1 ? row : (unsigned)row / (unsigned)a.q_len;
-  }
-
-  // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,
-  // where later keys are hidden.
-  __device__ __forceinline__ int list_pages(const Args& a, int* pages, int lane) {
-    int block[2], page[2];
-    unsigned valid[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const int slot = h * 32 + lane;
       block[h] = slot < a.slots ? __ldg(a.topk + ((size_t)kv_head * a.topk_rows + row) * a.slots + slot) : -1;
     }
     pos = request < a.requests ? __ldg(a.seq_lens + request) - a.q_len + (row - request * a.q_len) : -1;
+  }
+
+  // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,
+  // where later keys are hidden.
+  __device__ __forceinline__ int list_pages(const Args& a, int* pages, int lane) const {
+    int page[2];
+    unsigned valid[2];
     const int own = pos >> 7;                  // -1 if pos is negative
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -2482,14 +2483,12 @@ struct Work {
   }
 };
 
-// The valid slots of a split: contiguous chunks of equal size, the last one shorter.
+// The valid slots of a split: neighbours, as many as any other split has or one more or less.
 struct Share {
-  int first, tiles, active;    // active: splits that have a slot, at least one
-  __device__ __forceinline__ Share(int count, int split, int splits) {
-    const int chunk = splits == 1 ? count : (unsigned)(count + splits - 1) / (unsigned)splits;
-    active = splits == 1 || count == 0 ? 1 : (unsigned)(count + chunk - 1) / (unsigned)chunk;
-    first = split * chunk;
-    tiles = max(0, min(chunk, count - first));
+  int first, tiles;
+  __device__ __forceinline__ Share(int count, int split, int split_bits) {
+    first = count * split >> split_bits;
+    tiles = (count * (split + 1) >> split_bits) - first;
   }
 };
 """
@@ -2499,27 +2498,25 @@ CUDA_RING = r"""// A warp's ring of tiles in shared memory, filled by the copy e
 #pragma once
 #include "work.cuh"
 
-// A stage: 4,096 bytes of codes, of K and of V, and 512 of scales, of K and of V, which lie as in the page. Codes begin at multiples of 1024.
-constexpr int CODES = TILE_UNITS * UNIT, CODES_BYTES = 2 * CODES, SCALES_BYTES = 2 * SCALE_ROW;
+// A stage: codes of K, of V, then scales of K, of V, which lie as in the page. Its size is a multiple of 512, after which a swizzle repeats.
+constexpr int STAGE_V = TILE * UNIT, STAGE_K_SCALES = 2 * STAGE_V, STAGE_V_SCALES = STAGE_K_SCALES + SCALE_ROW;
+constexpr int STAGE_BYTES = STAGE_V_SCALES + SCALE_ROW;
 
-// Where a 16-byte chunk of a token's codes lies after a 128-byte swizzle. Eight tokens on: + 512, ^ 64.
-__device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) {
-  const int row = token >> 1;
-  return row * UNIT + ((((token & 1) << 2 | chunk) ^ (row & 7)) << 4);
-}
+// Where a 16-byte chunk of a token's codes lies after a 64-byte swizzle.
+__device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) { return token * UNIT + ((chunk ^ (token >> 1 & 3)) << 4); }
 
 template <int STAGES>
 struct Ring {
-  // The cache seen twice, as pages of two planes, K and V: rows of two tokens' codes, and rows of a tile's scales.
+  // The cache seen twice, as pages of two planes, K and V: rows of a token's codes, and rows of a tile's scales.
   const CUtensorMap *codes_map, *scales_map;
-  uint32_t codes, scales, bars; // shared memory: of this warp
-  int codes_row, scales_row;   // of this warp's tile in a plane; `member`: its number in its team
+  uint32_t stages, bars;       // shared memory: of this warp
+  int tile, k_scale_rows;      // this warp's tile in a plane; rows of scales' size before K's scales
 
-  __device__ __forceinline__ Ring(const CUtensorMap* codes_map, const CUtensorMap* scales_map, const Args& a, const Work& w, uint32_t codes,
-                                  uint32_t scales, uint32_t bars, int member)
-      : codes_map(codes_map), scales_map(scales_map), codes(codes), scales(scales), bars(bars),
-        codes_row((w.kv_head * TEAM + member) * TILE_UNITS),
-        scales_row(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW) + w.kv_head * TEAM + member) {}
+  // `member`: the warp's number in its team
+  __device__ __forceinline__ Ring(const CUtensorMap* codes_map, const CUtensorMap* scales_map, const Args& a, const Work& w, uint32_t stages,
+                                  uint32_t bars, int member)
+      : codes_map(codes_map), scales_map(scales_map), stages(stages), bars(bars), tile(w.kv_head * TEAM + member),
+        k_scale_rows(a.kv_heads * (K_SCALES * UNIT / SCALE_ROW)) {}
 
   // One lane.
   __device__ __forceinline__ void init() const {
@@ -2530,12 +2527,13 @@ struct Ring {
   }
   // One lane; nobody reads the stage any more. `page` is an entry of list_pages.
   __device__ __forceinline__ void load(int page, int stage) const {
-    const uint32_t bar = bars + stage * 8;
+    const uint32_t dst = this->stage(stage), bar = bars + stage * 8;
     if (page < 0) page = ~page;
-    mbar_expect(bar, CODES_BYTES + SCALES_BYTES);
-    tma_4d(codes + stage * CODES_BYTES, codes_map, 0, codes_row, 0, page, bar);
-    tma_4d(scales + stage * SCALES_BYTES, scales_map, 0, scales_row, 0, page, bar);
+    mbar_expect(bar, STAGE_BYTES);
+    tma_4d(dst, codes_map, 0, tile * TILE, 0, page, bar);
+    tma_4d(dst + STAGE_K_SCALES, scales_map, 0, k_scale_rows + tile, 0, page, bar);
   }
+  __device__ __forceinline__ uint32_t stage(int i) const { return stages + i * STAGE_BYTES; }
 };
 """
 
@@ -2560,27 +2558,26 @@ __device__ __forceinline__ void unpack_codes(uint32_t (&f)[4], uint32_t x) {
 // the stores nor the loads below meet in a bank.
 constexpr int WIDENED_BYTES = TILE * 8 * 2;
 
-// What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage's codes, its scales or the widened scales.
+// What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage; of the widened scales, as addresses.
 struct Places {
-  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512, ^ 64
+  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512
   uint32_t k_scales;           // of these 32 dims; tokens + 8: + 64
-  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512, ^ 64
+  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512
   uint32_t v_scales;           // of tokens 4 g to + 3, groups 2 c and + 1
   uint32_t widened;            // of tokens 4 g and + 1, group 2 c; the next two tokens: ^ 32, + 256; the next group: + 128
   uint32_t operand;            // of tokens 2 c and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64
 
   template <bool LINEAR>
-  static __device__ __forceinline__ Places of(int lane) {
+  static __device__ __forceinline__ Places of(int lane, uint32_t widened) {
     const int g = lane >> 2, c = lane & 3;
     Places p;
     p.k_codes = chunk_offset(g, c);
-    p.k_scales = g * 8 + c * 2;
-    p.v_codes = CODES + chunk_offset(lane & 7, lane >> 3);
-    p.v_scales = SCALE_ROW + (LINEAR ? g * 32 + c * 2 : lane * 8);
-    p.widened = g * 16 + c * 4;
-    p.operand = (c & 1) * 256 + (g >> 2) * 128 + (c >> 1) * 16 + (c & 1) * 32;
+    p.k_scales = STAGE_K_SCALES + lane * 2;
+    p.v_codes = STAGE_V + chunk_offset(lane & 7, lane >> 3);
+    p.v_scales = STAGE_V_SCALES + (LINEAR ? g * 32 + c * 2 : lane * 8);
+    p.widened = widened + g * 16 + c * 4;
+    p.operand = widened + (c & 1) * 256 + (g >> 2) * 128 + (c >> 1) * 16 + (c & 1) * 32;
     keep(p.k_codes);
-    keep(p.k_scales);
     keep(p.v_codes);
     keep(p.widened);
     keep(p.operand);
@@ -2630,14 +2627,13 @@ CUDA_QUERY = r"""// Queries as the tensor cores read them.
 // They lie in shared memory, 16 bytes of each lane for each step: registers are what limits the warps of a multiprocessor.
 constexpr int QUERY_BYTES = 8 * 32 * 16;
 struct Query {
+  uint4 x[2][4];               // rows as they are, until they are stored
   uint32_t operands;           // shared memory: of this lane
   float power[2];              // each row is divided by a power of two, exactly, so that it fits f16
 
-  // Both rows are loaded before either is used. Each warp of a team stores the operands of two steps; a barrier
-  // before they are read.
-  __device__ __forceinline__ Query(const Args& a, const Work& w, uint32_t stored, int member, int lane) : operands(stored + lane * 16) {
+  // Starts the loads.
+  __device__ __forceinline__ Query(const Args& a, const Work& w, uint32_t stored, int lane) : operands(stored + lane * 16) {
     const int head = lane >> 2;
-    uint4 x[2][4];
 #pragma unroll
     for (int h = 0; h < 2; h++)
 #pragma unroll
@@ -2645,6 +2641,9 @@ struct Query {
         const uint4* src = reinterpret_cast<const uint4*>(a.q + ((size_t)w.pair * a.group + head + 8 * h) * HEAD_DIM + (lane & 3) * 32);
         x[h][k] = head + 8 * h < a.group ? __ldg(src + k) : make_uint4(0, 0, 0, 0);
       }
+  }
+  // Each warp of a team stores the operands of two steps; a barrier before they are read.
+  __device__ __forceinline__ void store(int member) {
     uint32_t operand[2][4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -2715,15 +2714,14 @@ struct Softmax {
 
 // s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b. AT_ONCE tiles of 8 tokens share what is loaded of the queries.
 template <int AT_ONCE>
-__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t codes, uint32_t scales, const Places& at) {
-  codes += at.k_codes;
+__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, const Places& at) {
 #pragma unroll
   for (int first = 0; first < 4; first += AT_ONCE) {
     uint32_t x[AT_ONCE][4], scale[AT_ONCE];              // of dims 32 c to + 15 and + 16 to + 31
 #pragma unroll
     for (int j = 0; j < AT_ONCE; j++) {
-      ld_shared(x[j], ((first + j) & 1 ? codes ^ 64 : codes) + (first + j) * 512);
-      scale[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(scales + at.k_scales + (first + j) * 8 * 8));
+      ld_shared(x[j], stage + at.k_codes + (first + j) * 8 * UNIT);
+      scale[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + (first + j) * 8 * 8));
 #pragma unroll
       for (int i = 0; i < 4; i++) s[first + j][i] = 0.f;
     }
@@ -2794,16 +2792,14 @@ __device__ __forceinline__ void tile_softmax(uint32_t (&p)[2][4], Softmax& x, co
 }
 
 // acc += P V, l += P 1. A transposed ldmatrix unit is four dims of one token, so a register holds these of two tokens.
-__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t codes, uint32_t widened, const Places& at) {
-  codes += at.v_codes;
-  widened += at.operand;
+__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t stage, const Places& at) {
 #pragma unroll
   for (int step = 0; step < 2; step++) {
     uint32_t v[2][4], scale[2][4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      ldmatrix4_trans(v[h], (h ? codes ^ 64 : codes) + (2 * step + h) * 512);
-      ld_shared(scale[h], (h ? widened ^ 32 : widened) + step * 64);
+      ldmatrix4_trans(v[h], stage + at.v_codes + (2 * step + h) * 8 * UNIT);
+      ld_shared(scale[h], (h ? at.operand ^ 32 : at.operand) + step * 64);
     }
     mma_f16(x.l, p[step], F16_ONES, F16_ONES);
 #pragma unroll
@@ -2823,21 +2819,20 @@ __device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4
 
 // A tile of which the first `visible` tokens, at least one, count.
 template <bool LINEAR>
-__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t codes, uint32_t scales, uint32_t widened, const Places& at,
-                                            int visible, int lane) {
-  widen_v_scales<LINEAR>(widened + at.widened, scales + at.v_scales, visible, lane);
+__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t stage, const Places& at, int visible, int lane) {
+  widen_v_scales<LINEAR>(at.widened, stage + at.v_scales, visible, lane);
   __syncwarp();
   float s[4][4];
   uint32_t p[2][4];
-  tile_scores<4>(s, q, codes, scales, at);
+  tile_scores<4>(s, q, stage, at);
   if (visible < TILE) hide_tokens(s, visible, lane);
   tile_softmax(p, x, s);
-  tile_output(x, p, codes, widened, at);
+  tile_output(x, p, stage, at);
 }
 """
 
 # >>> kernels/nvfp4_msa/cuda/merge.cuh
-CUDA_MERGE = r"""// The warps of a block, then the splits of a (row, KV head): the last block to arrive combines them.
+CUDA_MERGE = r"""// The warps of a block, then the blocks of a cluster, which are the splits of a (row, KV head).
 #pragma once
 #include "attend.cuh"
 
@@ -2846,44 +2841,34 @@ constexpr int OCTET = 8;                       // neighbouring dims: 16 bytes in
 constexpr int ROW_OCTETS = HEAD_DIM / OCTET;
 constexpr int SHARE_PITCH = HEAD_DIM * 2 + 64; // bytes of a row of f16: neighbouring rows in other banks
 
-// What a thread of a block of WARPS warps sums and stores: OCTETS times eight neighbouring dims of one row.
+// What a thread of a block of WARPS warps sums and stores: OCTETS times eight neighbouring dims of one row. Threads may be left over.
 template <int WARPS_>
 struct Piece {
-  static constexpr int WARPS = WARPS_, THREADS = WARPS * 32, ROW_THREADS = THREADS / ROWS, OCTETS = ROW_OCTETS / ROW_THREADS;
+  static constexpr int WARPS = WARPS_, THREADS = WARPS * 32, ROW_THREADS = THREADS / ROWS < ROW_OCTETS ? THREADS / ROWS : ROW_OCTETS;
+  static constexpr int OCTETS = ROW_OCTETS / ROW_THREADS;
   static constexpr int SHARES_BYTES = WARPS * ROWS * SHARE_PITCH, SUMS_BYTES = WARPS * ROWS * 8;
   int row, first;
-  float o[OCTETS][OCTET];
+  uint32_t o[OCTETS][4];                       // f16 pairs
   __device__ __forceinline__ explicit Piece(int tid) : row(tid / ROW_THREADS), first(tid % ROW_THREADS), o{} {}
+  __device__ __forceinline__ bool there() const { return row < ROWS; }
   __device__ __forceinline__ int octet(int k) const { return first + ROW_THREADS * k; }
-  __device__ __forceinline__ void scale(float f) {
-#pragma unroll
-    for (int k = 0; k < OCTETS; k++)
-#pragma unroll
-      for (int i = 0; i < OCTET; i++) o[k][i] *= f;
-  }
-  __device__ __forceinline__ void add(int k, float f, const uint4& y) {   // f16
-    const uint32_t words[4] = {y.x, y.y, y.z, y.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const float2 pair = unpack_f16(words[i]);
-      o[k][2 * i] = fmaf(f, pair.x, o[k][2 * i]);
-      o[k][2 * i + 1] = fmaf(f, pair.y, o[k][2 * i + 1]);
-    }
-  }
 };
 
-// The output is o * scale.
-template <class P>
-__device__ __forceinline__ void store_output(const Args& a, const Work& w, const P& piece, float scale) {
-  if (piece.row >= a.group) return;
-  uint4* dst = reinterpret_cast<uint4*>(a.out + ((size_t)w.pair * a.group + piece.row) * HEAD_DIM);
+// o += f * y, y: f16 pairs
+__device__ __forceinline__ void add_octet(float (&o)[OCTET], float f, const uint32_t (&y)[4]) {
 #pragma unroll
-  for (int k = 0; k < P::OCTETS; k++) {
-    uint32_t x[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) x[i] = pack_bf16(piece.o[k][2 * i] * scale, piece.o[k][2 * i + 1] * scale);
-    dst[piece.octet(k)] = make_uint4(x[0], x[1], x[2], x[3]);
+  for (int i = 0; i < 4; i++) {
+    const float2 pair = unpack_f16(y[i]);
+    o[2 * i] = fmaf(f, pair.x, o[2 * i]);
+    o[2 * i + 1] = fmaf(f, pair.y, o[2 * i + 1]);
   }
+}
+
+__device__ __forceinline__ void store_octet(const Args& a, const Work& w, int row, int octet, const float (&o)[OCTET]) {
+  uint32_t x[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) x[i] = pack_bf16(o[2 * i], o[2 * i + 1]);
+  reinterpret_cast<uint4*>(a.out + ((size_t)w.pair * a.group + row) * HEAD_DIM)[octet] = make_uint4(x[0], x[1], x[2], x[3]);
 }
 
 // Of a block's rows g and g + 8, where lane = 4 g + c: what makes this warp's acc its share of the normalised output, and the base-2
@@ -2894,9 +2879,9 @@ struct Totals {
 
 // `sums`: shared memory, float2 (what P is relative to, sum) [WARPS][ROWS].
 template <int WARPS>
-__device__ __forceinline__ Totals block_totals(const Softmax& x, float2* sums, int warp, int lane) {
-  const int g = lane >> 2;
-  if ((lane & 3) == 0) {
+__device__ __forceinline__ Totals block_totals(const Softmax& x, float2* sums, int tid) {
+  const int warp = tid >> 5, g = (tid & 31) >> 2;
+  if ((tid & 3) == 0) {
     sums[warp * ROWS + g] = make_float2(x.m[0], x.l[0]);
     sums[warp * ROWS + g + 8] = make_float2(x.m[1], x.l[2]);
   }
@@ -2912,7 +2897,7 @@ __device__ __forceinline__ Totals block_totals(const Softmax& x, float2* sums, i
       const float2 sum = sums[i * ROWS + g + 8 * h];
       total = fmaf(exp2_approx(sum.x - top), sum.y, total);
     }
-    totals.factor[h] = exp2_approx(x.m[h] - top) * (UNPACKED_UNIT / total);
+    totals.factor[h] = exp2_approx(x.m[h] - top) * (UNPACKED_UNIT * rcp_approx(total));
     totals.lse[h] = top + log2_approx(total);
   }
   return totals;
@@ -2940,71 +2925,93 @@ __device__ __forceinline__ void store_share(uint8_t* rows, const Softmax& x, con
 
 // The normalised output of a block. `shares`: shared memory that nobody reads any more once all warps have arrived at block_totals.
 template <class P>
-__device__ __forceinline__ void merge_warps(P& piece, const Softmax& x, const Totals& totals, uint8_t* shares, int warp, int lane) {
-  store_share(shares + warp * ROWS * SHARE_PITCH, x, totals, lane);
+__device__ __forceinline__ void merge_warps(P& piece, const Softmax& x, const Totals& totals, uint8_t* shares, int tid) {
+  store_share(shares + (tid >> 5) * ROWS * SHARE_PITCH, x, totals, tid & 31);
   bar_sync(MERGE_BARRIER, P::THREADS);
+  if (!piece.there()) return;
 #pragma unroll
   for (int i = 0; i < P::WARPS; i++)
 #pragma unroll
-    for (int k = 0; k < P::OCTETS; k++)
-      piece.add(k, 1.f, reinterpret_cast<const uint4*>(shares + (i * ROWS + piece.row) * SHARE_PITCH)[piece.octet(k)]);
+    for (int k = 0; k < P::OCTETS; k++) {
+      uint32_t y[4];
+      ld_shared(y, smem_u32(shares) + (i * ROWS + piece.row) * SHARE_PITCH + piece.octet(k) * 16);
+#pragma unroll
+      for (int j = 0; j < 4; j++) piece.o[k][j] = add_f16x2(piece.o[k][j], y[j]);
+    }
 }
 
-// Stores the output of a split; whether all active splits have now done so.
+// The output of a block that is alone.
 template <class P>
-__device__ __forceinline__ bool hand_in(const Args& a, const Work& w, const P& piece, const Totals& totals, int active, int tid) {
-  const size_t first = ((size_t)w.pair * a.splits + w.split) * ROWS;
+__device__ __forceinline__ void store_output(const Args& a, const Work& w, const P& piece, float v_scale) {
 #pragma unroll
   for (int k = 0; k < P::OCTETS; k++) {
-    uint32_t x[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) x[i] = pack_f16(piece.o[k][2 * i], piece.o[k][2 * i + 1]);
-    __stcg(a.part + (first + piece.row) * ROW_OCTETS + piece.octet(k), make_uint4(x[0], x[1], x[2], x[3]));
+    float o[OCTET] = {};
+    add_octet(o, v_scale, piece.o[k]);
+    if (piece.row < a.group) store_octet(a, w, piece.row, piece.octet(k), o);
   }
-  if (tid < 32 && (tid & 3) == 0) {
-    __stcg(a.part_lse + first + (tid >> 2), totals.lse[0]);
-    __stcg(a.part_lse + first + (tid >> 2) + 8, totals.lse[1]);
-  }
-  bar_sync(MERGE_BARRIER, P::THREADS);
-  const bool last = bar_or(MERGE_BARRIER, P::THREADS, tid == 0 && draw_ticket(a.tickets + w.pair) == (unsigned)active - 1);
-  if (last && tid == 0) a.tickets[w.pair] = 0;             // for the next launch
-  return last;
 }
 
-// The sum of all active splits, in their order; what AT_ONCE of them take is loaded together.
-template <class P>
-__device__ __forceinline__ void combine_splits(const Args& a, const Work& w, P& piece, int active) {
-  constexpr int AT_ONCE = 4;
-  const size_t first = (size_t)w.pair * a.splits * ROWS + piece.row;
-  float top = -INFINITY, total = 0.f;
-  piece.scale(0.f);
-#pragma unroll 1
-  for (int start = 0; start < active; start += AT_ONCE) {
-    float lse[AT_ONCE];
-    uint4 part[AT_ONCE][P::OCTETS];
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-      const bool there = start + i < active;
-      const size_t row = first + (size_t)(there ? start + i : 0) * ROWS;
-      lse[i] = there ? __ldcg(a.part_lse + row) : -INFINITY;
-#pragma unroll
-      for (int k = 0; k < P::OCTETS; k++) part[i][k] = __ldcg(a.part + row * ROW_OCTETS + piece.octet(k));
-    }
-    const float before = top;
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) top = fmaxf(top, lse[i]);
-    const float rescale = exp2_approx(before - top);
-    total *= rescale;
-    piece.scale(rescale);
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-      const float weight = exp2_approx(lse[i] - top);
-      total += weight;
-#pragma unroll
-      for (int k = 0; k < P::OCTETS; k++) piece.add(k, weight, part[i][k]);
-    }
+// What the blocks of a cluster send each other: block r of C owns rows 16 r / C to 16 (r + 1) / C - 1 and combines what all of them have of
+// these. It does not overlay what a slower block still uses.
+constexpr int INBOX_BYTES = ROWS * HEAD_DIM * 2, WEIGHTS_BYTES = ROWS * 8;
+struct Inbox {
+  uint32_t shares, weights;    // shared memory: f16 [C][16 / C][128]; float2 (base-2 logarithm of the row's weight, 0) [C][16 / C]
+  uint32_t full;               // mbarrier
+  int split, split_bits;
+
+  __device__ __forceinline__ int rows_bits() const { return 4 - split_bits; }
+  __device__ __forceinline__ int splits() const { return 1 << split_bits; }
+  // One thread, before the block's cluster_arrive.
+  __device__ __forceinline__ void init() const {
+    mbar_init(full, 1);
+    mbar_init_fence();
+    mbar_expect(full, INBOX_BYTES + WEIGHTS_BYTES);
   }
-  piece.scale(1.f / total);
+  __device__ __forceinline__ int slot(int source, int row) const { return source << rows_bits() | (row & (1 << rows_bits()) - 1); }
+  __device__ __forceinline__ void send_octet(int row, int octet, const uint32_t (&o)[4]) const {
+    const int owner = row >> rows_bits();
+    const uint32_t dst = cluster_addr(shares, owner) + slot(split, row) * HEAD_DIM * 2 + octet * 16, bar = cluster_addr(full, owner);
+    st_async(dst, make_float2(__uint_as_float(o[0]), __uint_as_float(o[1])), bar);
+    st_async(dst + 8, make_float2(__uint_as_float(o[2]), __uint_as_float(o[3])), bar);
+  }
+  __device__ __forceinline__ void send_weight(int row, float lse) const {
+    const int owner = row >> rows_bits();
+    st_async(cluster_addr(weights, owner) + slot(split, row) * 8, make_float2(lse, 0.f), cluster_addr(full, owner));
+  }
+};
+
+// What this block has, to the owners. `totals`: of the rows of the first warp's lanes.
+template <class P>
+__device__ __forceinline__ void send(const Inbox& box, const P& piece, const Totals& totals, int tid) {
+  if (piece.there())
+#pragma unroll
+    for (int k = 0; k < P::OCTETS; k++) box.send_octet(piece.row, piece.octet(k), piece.o[k]);
+  if (tid < 32 && (tid & 3) == 0)
+    for (int h = 0; h < 2; h++) box.send_weight((tid >> 2) + 8 * h, totals.lse[h]);
+}
+
+// The sum over the splits, in their order, of an octet of each of this block's rows; a row that sees nothing becomes zero.
+__device__ __forceinline__ void combine(const Args& a, const Work& w, const Inbox& box, const float2* weights, float v_scale, int tid) {
+  const int row = tid / ROW_OCTETS, octet = tid % ROW_OCTETS, out_row = w.split << box.rows_bits() | row;
+  mbar_wait(box.full, 0);
+  if (row >> box.rows_bits() || out_row >= a.group) return;
+  float lse[MAX_SPLITS], top = -INFINITY, total = 0.f;
+#pragma unroll
+  for (int s = 0; s < MAX_SPLITS; s++) {
+    lse[s] = s < box.splits() ? weights[box.slot(s, row)].x : -INFINITY;
+    top = fmaxf(top, lse[s]);
+  }
+  float o[OCTET] = {};
+#pragma unroll
+  for (int s = 0; s < MAX_SPLITS; s++) total += lse[s] == -INFINITY ? 0.f : exp2_approx(lse[s] - top);
+  const float scale = total == 0.f ? 0.f : v_scale * rcp_approx(total);
+#pragma unroll
+  for (int s = 0; s < MAX_SPLITS; s++) {                   // those that are not there count for nothing, as the first one's share
+    uint32_t share[4];
+    ld_shared(share, box.shares + (box.slot(s < box.splits() ? s : 0, row) * ROW_OCTETS + octet) * 16);
+    add_octet(o, lse[s] == -INFINITY ? 0.f : exp2_approx(lse[s] - top) * scale, share);
+  }
+  store_octet(a, w, out_row, octet, o);
 }
 """
 
@@ -3019,25 +3026,24 @@ struct Variant {
   static constexpr int TEAMS = TEAMS_, STAGES = STAGES_, BLOCKS = BLOCKS_, WARPS = TEAMS * TEAM, THREADS = WARPS * 32;
   static constexpr bool LINEAR = LINEAR_;
   using Part = Piece<WARPS>;
-  // Offsets in shared memory, bytes. The merge overlays the codes.
-  static constexpr int SCALES = WARPS * STAGES * CODES_BYTES, WIDENED = SCALES + WARPS * STAGES * SCALES_BYTES;
-  static constexpr int QUERY = WIDENED + WARPS * WIDENED_BYTES, PAGES = QUERY + QUERY_BYTES, SUMS = PAGES + WARPS * MAX_TOPK * 4;
-  static constexpr int BARRIERS = SUMS + Part::SUMS_BYTES, SMEM = BARRIERS + WARPS * STAGES * 8;
-  static_assert(Part::SHARES_BYTES <= SCALES);
+  // Offsets in shared memory, bytes. What a block merges overlays the rings.
+  static constexpr int RING = STAGES * STAGE_BYTES, WIDENED = WARPS * RING, QUERY = WIDENED + WARPS * WIDENED_BYTES, PAGES = QUERY + QUERY_BYTES;
+  static constexpr int SUMS = PAGES + WARPS * MAX_TOPK * 4, SHARES = SUMS + Part::SUMS_BYTES, WEIGHTS = SHARES + INBOX_BYTES;
+  static constexpr int INBOX_FULL = WEIGHTS + WEIGHTS_BYTES, BARRIERS = INBOX_FULL + 8, SMEM = BARRIERS + WARPS * STAGES * 8;
+  static_assert(Part::SHARES_BYTES <= WIDENED);
 };
 
 // The warp's share of the listed pages: every TEAMS-th from its team's first. `visible`: tokens of its tile that it sees in the row's own block.
 template <class V>
 __device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V::STAGES>& ring, const int* pages, int count, int visible,
                                        uint32_t widened, int lane) {
-  const Places at = Places::of<V::LINEAR>(lane);
+  const Places at = Places::of<V::LINEAR>(lane, widened);
   int stage = 0, parity = 0;
 #pragma unroll 1
   for (int i = 0; i < count; i += V::TEAMS) {
     const int seen = pages[i] < 0 ? visible : TILE;
     mbar_wait(ring.bars + stage * 8, parity);
-    const uint32_t codes = ring.codes + stage * CODES_BYTES, scales = ring.scales + stage * SCALES_BYTES;
-    if (seen > 0) attend_tile<V::LINEAR>(x, q, codes, scales, widened, at, seen, lane);
+    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, lane);
     __syncwarp();
     const int next = i + V::STAGES * V::TEAMS;
     if (lane == 0 && next < count) ring.load(pages[next], stage);
@@ -3053,35 +3059,40 @@ __global__ void __launch_bounds__(V::THREADS, V::BLOCKS)
 nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ CUtensorMap scales, const __grid_constant__ Args a) {
   SHARED_MEMORY(smem);
   const int tid = threadIdx.x, warp = __shfl_sync(~0u, tid >> 5, 0), lane = tid & 31, member = warp % TEAM;
-  typename V::Part piece(tid);
-  Work w(a);
+  const Work w(a, lane);
   const uint32_t base = smem_u32(smem);
+  Query q(a, w, base + V::QUERY, lane);
+  const float k_scale = __ldg(a.k_scale), v_scale = __ldg(a.v_scale);
+  const Inbox box{base + V::SHARES, base + V::WEIGHTS, base + V::INBOX_FULL, w.split, a.split_bits};
+  if (a.split_bits) {
+    if (tid == 0) box.init();
+    __syncwarp();
+    cluster_arrive();
+  }
   const int* pages = reinterpret_cast<const int*>(smem + V::PAGES) + warp * MAX_TOPK;
-  const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::STAGES * CODES_BYTES, base + V::SCALES + warp * V::STAGES * SCALES_BYTES,
-                             base + V::BARRIERS + warp * V::STAGES * 8, member);
+  const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, member);
   if (lane == 0) ring.init();
   const int count = w.list_pages(a, const_cast<int*>(pages), lane);
-  const Share share(count, w.split, a.splits);
-  if (w.split >= share.active) return;
-  if (count == 0) return store_output(a, w, piece, 0.f);
-  pages += share.first + warp / TEAM;
-  const int mine = share.tiles - warp / TEAM;              // pages from this team's first on
-  if (lane == 0)
-    for (int i = 0; i < V::STAGES && i * V::TEAMS < mine; i++) ring.load(pages[i * V::TEAMS], i);
-  __syncwarp();
-  const float k_scale = __ldg(a.k_scale), v_scale = __ldg(a.v_scale);
-  const Query q(a, w, base + V::QUERY, member, lane);
-  bar_sync(START_BARRIER, V::THREADS);
-  Softmax x(q, a.sm_scale * k_scale);
-  attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
-
-  const Totals totals = block_totals<V::WARPS>(x, reinterpret_cast<float2*>(smem + V::SUMS), warp, lane);
-  merge_warps(piece, x, totals, smem, warp, lane);
-  if (share.active > 1) {
-    if (!hand_in(a, w, piece, totals, share.active, tid)) return;
-    combine_splits(a, w, piece, share.active);
+  const Share share(count, w.split, a.split_bits);
+  typename V::Part piece(tid);
+  Totals totals{{0.f, 0.f}, {-INFINITY, -INFINITY}};
+  if (share.tiles) {
+    pages += share.first + warp / TEAM;
+    const int mine = share.tiles - warp / TEAM;            // pages from this team's first on
+    if (lane == 0)
+      for (int i = 0; i < V::STAGES && i * V::TEAMS < mine; i++) ring.load(pages[i * V::TEAMS], i);
+    __syncwarp();
+    q.store(member);
+    bar_sync(START_BARRIER, V::THREADS);
+    Softmax x(q, a.sm_scale * k_scale);
+    attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
+    totals = block_totals<V::WARPS>(x, reinterpret_cast<float2*>(smem + V::SUMS), tid);
+    merge_warps(piece, x, totals, smem, tid);
   }
-  store_output(a, w, piece, v_scale);
+  if (a.split_bits == 0) return store_output(a, w, piece, v_scale);
+  cluster_wait();                                          // all blocks of the cluster have started
+  send(box, piece, totals, tid);
+  combine(a, w, box, reinterpret_cast<const float2*>(smem + V::WEIGHTS), v_scale, tid);
 }
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
@@ -3094,8 +3105,8 @@ bool with_variant(int variant, F&& f) {
     case 3: f((Variant<2, 2, 2, true>*)nullptr); return true;
     case 4: f((Variant<1, 3, 3, false>*)nullptr); return true;
     case 5: f((Variant<1, 3, 3, true>*)nullptr); return true;
-    case 6: f((Variant<1, 5, 2, false>*)nullptr); return true;
-    case 7: f((Variant<1, 5, 2, true>*)nullptr); return true;
+    case 6: f((Variant<4, 2, 1, false>*)nullptr); return true;
+    case 7: f((Variant<4, 2, 1, true>*)nullptr); return true;
   }
   return false;
 }
@@ -3120,7 +3131,7 @@ static int make_map(CUtensorMap* map, const void* cache, long pages, int kv_head
   const cuuint64_t strides[3] = {(cuuint64_t)row_bytes, plane_bytes, 2 * plane_bytes};
   const cuuint32_t box[4] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2, 1}, element[4] = {1, 1, 1, 1};
   return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                   swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                   swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 struct CacheMaps {                                // 64-byte aligned; remade when the cache lies elsewhere
@@ -3130,7 +3141,7 @@ struct CacheMaps {                                // 64-byte aligned; remade whe
 
   int describe(const void* new_cache, long new_pages, int kv_heads) {
     if (cache == new_cache && pages == new_pages) return 0;
-    int e = make_map(&codes, new_cache, new_pages, kv_heads, UNIT, TILE_UNITS, CU_TENSOR_MAP_SWIZZLE_128B);
+    int e = make_map(&codes, new_cache, new_pages, kv_heads, UNIT, TILE, CU_TENSOR_MAP_SWIZZLE_64B);
     if (!e) e = make_map(&scales, new_cache, new_pages, kv_heads, SCALE_ROW, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
     if (e) return e;
     cache = new_cache;
@@ -3160,11 +3171,19 @@ int nvfp4_launch(int variant, CacheMaps* maps, long pages, const Args* a) {
   int error = maps->describe(a->cache, pages, a->kv_heads);
   if (error) return error;
   error = cudaErrorInvalidValue;
-  const dim3 grid(a->splits, a->kv_heads, a->rows);
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = 1 << a->split_bits;
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(1 << a->split_bits, a->kv_heads, a->rows);
+  config.attrs = &cluster;
+  config.numAttrs = a->split_bits ? 1 : 0;
   with_variant(variant, [&](auto* v) {
     using V = std::remove_pointer_t<decltype(v)>;
-    nvfp4_decode<V><<<grid, V::THREADS, V::SMEM>>>(maps->codes, maps->scales, *a);
-    error = cudaGetLastError();
+    config.blockDim = dim3(V::THREADS);
+    config.dynamicSmemBytes = V::SMEM;
+    error = cudaLaunchKernelEx(&config, nvfp4_decode<V>, maps->codes, maps->scales, *a);
   });
   return error;
 }
@@ -3195,7 +3214,7 @@ import torch
 #     CUDA_UNPACK,
 #     CUDA_WORK,
 # )
-# from kernels.nvfp4_msa.layout import HEAD_DIM, PAGE_TOKENS, ContiguityError, Inputs, RequestsError, Shape
+# from kernels.nvfp4_msa.layout import PAGE_TOKENS, ContiguityError, Inputs, RequestsError, Shape
 
 CUDA_SOURCES = {
     "ptx.cuh": CUDA_PTX,
@@ -3209,15 +3228,14 @@ CUDA_SOURCES = {
     "launch.cu": CUDA_LAUNCH,
 }
 TEAM_WARPS, FULL_WARPS = 4, 16  # of a team; of a multiprocessor that has no registers for more
-CUDA_ROWS = 16  # query heads of a KV head, padded
-CUDA_MAX_SPLITS = 64
+CUDA_SPLITS = (1, 2, 4, 8)  # blocks of a cluster
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
 H200_MULTIPROCESSORS = 132
 CUDA_INPUTS = Inputs._fields[:-1]
-CUDA_POINTERS = (*CUDA_INPUTS, "out", "part", "part_lse", "tickets")
-CUDA_INTS = ("rows", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "splits")
+CUDA_POINTERS = (*CUDA_INPUTS, "out")
+CUDA_INTS = ("rows", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "split_bits")
 
 
 class CudaArgs(ctypes.Structure):
@@ -3238,7 +3256,6 @@ class Variant(NamedTuple):
     blocks: int  # per multiprocessor, that registers and shared memory are sized for
     linear: bool = False  # how V scales lie
 
-
     @property
     def params(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in CUDA_SIZES}
@@ -3246,38 +3263,15 @@ class Variant(NamedTuple):
 
 CUDA_SIZES = ("teams", "stages", "blocks")
 # In the order of with_variant in decode.cuh.
-CUDA_SHAPES = ((1, 2, 4), (2, 2, 2), (1, 3, 3), (1, 5, 2))
+CUDA_SHAPES = ((1, 2, 4), (2, 2, 2), (1, 3, 3), (4, 2, 1))
 CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_SHAPES for linear in (False, True))
 
 
-class Workspace(NamedTuple):
-    """What a plan owns."""
-
-    out: torch.Tensor  # bf16, as q
-    part: torch.Tensor  # f16 [pairs, splits, 16, 128], empty for one split
-    part_lse: torch.Tensor  # fp32 [pairs, splits, 16]
-    tickets: torch.Tensor  # int32 [pairs], zeros between launches
-
-
-def make_workspace(inputs: Inputs, splits: int) -> Workspace:
-    device, pairs = inputs.q.device, inputs.q.shape[0] * inputs.config["num_kv_heads"]
-    parts = (pairs, splits if splits > 1 else 0, CUDA_ROWS)
-    return Workspace(
-        torch.empty_like(inputs.q),
-        torch.empty(*parts, HEAD_DIM, dtype=torch.float16, device=device),
-        torch.empty(parts, dtype=torch.float32, device=device),
-        torch.zeros(pairs, dtype=torch.int32, device=device),
-    )
-
-
-def make_args(inputs: Inputs, work: Workspace, splits: int) -> CudaArgs:
+def make_args(inputs: Inputs, out: torch.Tensor, splits: int) -> CudaArgs:
     """The arguments of a launch that do not change between calls of a plan, and the pointers of this one."""
     config = inputs.config
     args = CudaArgs(
-        out=work.out.data_ptr(),
-        part=work.part.data_ptr(),
-        part_lse=work.part_lse.data_ptr(),
-        tickets=work.tickets.data_ptr(),
+        out=out.data_ptr(),
         sm_scale=config["sm_scale"],
         rows=inputs.q.shape[0],
         requests=inputs.seq_lens.numel(),
@@ -3287,7 +3281,7 @@ def make_args(inputs: Inputs, work: Workspace, splits: int) -> CudaArgs:
         topk_rows=inputs.topk.shape[1],
         slots=config["topk"],
         table_stride=inputs.block_table.shape[1],
-        splits=splits,
+        split_bits=splits.bit_length() - 1,
     )
     point_args(args, inputs)
     return args
@@ -3344,25 +3338,22 @@ def page_times(shape: Shape, variant: Variant, splits: int, multiprocessors: int
 
 
 def cheapest(shape: Shape, multiprocessors: int) -> tuple[Variant, int]:
-    """The variant and splits that page_times prefers; of equals the fewest splits, then the most blocks at once."""
-    most = min(shape.topk, CUDA_MAX_SPLITS)
-    choices = [(variant, splits) for splits in range(1, most + 1) for variant in (Variant(1, 2, 4), Variant(2, 2, 2))]
+    """The variant and splits that page_times prefers; of equals the fewest splits, then the first of CUDA_SHAPES."""
+    splits = [count for count in CUDA_SPLITS if count <= shape.topk]
+    choices = [(Variant(*sizes), count) for count in splits for sizes in CUDA_SHAPES]
     return min(choices, key=lambda choice: page_times(shape, *choice, multiprocessors))
 
 
 class CudaPlan:
-    """Launches for one plan_key. Output and workspace are allocated once and rewritten by every call.
-
-    Every launch leaves the tickets at zero. After one that was cut short, which a call that raised may have been, the next call
-    zeroes them first, in the order of the device's queue and without waiting; whoever else stops a launch calls `recover`.
-    """
+    """Launches for one plan_key. The output is allocated once and rewritten by every call. Splits meet in a cluster's shared
+    memory, so a launch that was cut short leaves nothing behind."""
 
     def __init__(self, data: tuple, params: dict[str, Any]) -> None:
         inputs, self.params = Inputs(*data), dict(params)
         self.splits, self.device = int(params["num_kv_splits"]), inputs.q.device
         variant = Variant(**{name: int(params[name]) for name in CUDA_SIZES}, linear=inputs.config["v_scales"] == "linear")
-        if not 1 <= self.splits <= CUDA_MAX_SPLITS:
-            raise ValueError(f"num_kv_splits={self.splits}: from 1 to {CUDA_MAX_SPLITS}")
+        if self.splits not in CUDA_SPLITS:
+            raise ValueError(f"num_kv_splits={self.splits}: one of {CUDA_SPLITS}")
         if variant not in CUDA_VARIANTS:
             raise ValueError(f"{', '.join(CUDA_SIZES)} are {variant[:3]}: one of {CUDA_SHAPES}")
         if len(inputs.q) > CUDA_MAX_ROWS:
@@ -3372,24 +3363,18 @@ class CudaPlan:
             raise ContiguityError(f"the cache begins {offset} bytes past a multiple of {CUDA_ALIGNMENT}; align it")
         self.number = CUDA_VARIANTS.index(variant)
         self.library = self.load()
-        self.workspace = make_workspace(inputs, self.splits)
-        self.out, self.partial, self.lse, self.tickets = self.workspace
-        self.args, self.pages = make_args(inputs, self.workspace, self.splits), len(inputs.cache)
+        self.out = torch.empty_like(inputs.q)
+        self.args, self.pages = make_args(inputs, self.out, self.splits), len(inputs.cache)
         self.storage = ctypes.create_string_buffer(self.library.nvfp4_maps_bytes() + MAP_ALIGNMENT)
         self.maps = ctypes.c_void_p(-(-ctypes.addressof(self.storage) // MAP_ALIGNMENT) * MAP_ALIGNMENT)
-        self.launching = False
 
     def load(self) -> ctypes.CDLL:
         with torch.cuda.device(self.device):
             return cuda_library(self.device.index or 0)
 
     def __call__(self, data: tuple) -> torch.Tensor:
-        if self.launching:
-            self.recover()
-        self.launching = True
         point_args(self.args, Inputs(*data))
         self.launch()
-        self.launching = False
         return self.out
 
     def launch(self) -> None:
@@ -3397,11 +3382,6 @@ class CudaPlan:
             error = self.library.nvfp4_launch(self.number, self.maps, ctypes.c_long(self.pages), ctypes.byref(self.args))
         if error:
             raise RuntimeError(f"{CUDA_VARIANTS[self.number]} could not be launched: CUDA error {error}")
-
-    def recover(self) -> None:
-        """Make the plan usable again after a launch that was cut short."""
-        self.tickets.zero_()
-        self.launching = False
 
 # >>> kernels/nvfp4_msa/dispatch.py
 """The backends of the NVFP4 block-sparse problem and their tuned parameters."""

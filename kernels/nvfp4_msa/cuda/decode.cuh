@@ -74,7 +74,7 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   if (a.split_bits == 0) return store_output(a, w, piece, v_scale);
   cluster_wait();                                          // all blocks of the cluster have started
   send(box, piece, totals, tid);
-  combine(a, w, box, smem + V::SHARES, reinterpret_cast<const float2*>(smem + V::WEIGHTS), v_scale, tid);
+  combine(a, w, box, reinterpret_cast<const float2*>(smem + V::WEIGHTS), v_scale, tid);
 }
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.

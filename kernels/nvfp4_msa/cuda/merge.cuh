@@ -14,29 +14,26 @@ struct Piece {
   static constexpr int OCTETS = ROW_OCTETS / ROW_THREADS;
   static constexpr int SHARES_BYTES = WARPS * ROWS * SHARE_PITCH, SUMS_BYTES = WARPS * ROWS * 8;
   int row, first;
-  float o[OCTETS][OCTET];
+  uint32_t o[OCTETS][4];                       // f16 pairs
   __device__ __forceinline__ explicit Piece(int tid) : row(tid / ROW_THREADS), first(tid % ROW_THREADS), o{} {}
   __device__ __forceinline__ bool there() const { return row < ROWS; }
   __device__ __forceinline__ int octet(int k) const { return first + ROW_THREADS * k; }
 };
 
-// o += f * y, y: f16
-__device__ __forceinline__ void add_octet(float (&o)[OCTET], float f, const uint4& y) {
-  const uint32_t words[4] = {y.x, y.y, y.z, y.w};
+// o += f * y, y: f16 pairs
+__device__ __forceinline__ void add_octet(float (&o)[OCTET], float f, const uint32_t (&y)[4]) {
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    const float2 pair = unpack_f16(words[i]);
+    const float2 pair = unpack_f16(y[i]);
     o[2 * i] = fmaf(f, pair.x, o[2 * i]);
     o[2 * i + 1] = fmaf(f, pair.y, o[2 * i + 1]);
   }
 }
 
-// The output is o * scale.
-__device__ __forceinline__ void store_octet(const Args& a, const Work& w, int row, int octet, const float (&o)[OCTET], float scale) {
-  if (row >= a.group) return;
+__device__ __forceinline__ void store_octet(const Args& a, const Work& w, int row, int octet, const float (&o)[OCTET]) {
   uint32_t x[4];
 #pragma unroll
-  for (int i = 0; i < 4; i++) x[i] = pack_bf16(o[2 * i] * scale, o[2 * i + 1] * scale);
+  for (int i = 0; i < 4; i++) x[i] = pack_bf16(o[2 * i], o[2 * i + 1]);
   reinterpret_cast<uint4*>(a.out + ((size_t)w.pair * a.group + row) * HEAD_DIM)[octet] = make_uint4(x[0], x[1], x[2], x[3]);
 }
 
@@ -101,16 +98,23 @@ __device__ __forceinline__ void merge_warps(P& piece, const Softmax& x, const To
 #pragma unroll
   for (int i = 0; i < P::WARPS; i++)
 #pragma unroll
-    for (int k = 0; k < P::OCTETS; k++)
-      add_octet(piece.o[k], 1.f, reinterpret_cast<const uint4*>(shares + (i * ROWS + piece.row) * SHARE_PITCH)[piece.octet(k)]);
+    for (int k = 0; k < P::OCTETS; k++) {
+      uint32_t y[4];
+      ld_shared(y, smem_u32(shares) + (i * ROWS + piece.row) * SHARE_PITCH + piece.octet(k) * 16);
+#pragma unroll
+      for (int j = 0; j < 4; j++) piece.o[k][j] = add_f16x2(piece.o[k][j], y[j]);
+    }
 }
 
 // The output of a block that is alone.
 template <class P>
 __device__ __forceinline__ void store_output(const Args& a, const Work& w, const P& piece, float v_scale) {
-  if (piece.there())
 #pragma unroll
-    for (int k = 0; k < P::OCTETS; k++) store_octet(a, w, piece.row, piece.octet(k), piece.o[k], v_scale);
+  for (int k = 0; k < P::OCTETS; k++) {
+    float o[OCTET] = {};
+    add_octet(o, v_scale, piece.o[k]);
+    if (piece.row < a.group) store_octet(a, w, piece.row, piece.octet(k), o);
+  }
 }
 
 // What the blocks of a cluster send each other: block r of C owns rows 16 r / C to 16 (r + 1) / C - 1 and combines what all of them have of
@@ -130,12 +134,11 @@ struct Inbox {
     mbar_expect(full, INBOX_BYTES + WEIGHTS_BYTES);
   }
   __device__ __forceinline__ int slot(int source, int row) const { return source << rows_bits() | (row & (1 << rows_bits()) - 1); }
-  __device__ __forceinline__ void send_octet(int row, int octet, const float (&o)[OCTET]) const {
+  __device__ __forceinline__ void send_octet(int row, int octet, const uint32_t (&o)[4]) const {
     const int owner = row >> rows_bits();
     const uint32_t dst = cluster_addr(shares, owner) + slot(split, row) * HEAD_DIM * 2 + octet * 16, bar = cluster_addr(full, owner);
-#pragma unroll
-    for (int i = 0; i < OCTET; i += 4)
-      st_async(dst + i * 2, make_float2(__uint_as_float(pack_f16(o[i], o[i + 1])), __uint_as_float(pack_f16(o[i + 2], o[i + 3]))), bar);
+    st_async(dst, make_float2(__uint_as_float(o[0]), __uint_as_float(o[1])), bar);
+    st_async(dst + 8, make_float2(__uint_as_float(o[2]), __uint_as_float(o[3])), bar);
   }
   __device__ __forceinline__ void send_weight(int row, float lse) const {
     const int owner = row >> rows_bits();
@@ -154,11 +157,10 @@ __device__ __forceinline__ void send(const Inbox& box, const P& piece, const Tot
 }
 
 // The sum over the splits, in their order, of an octet of each of this block's rows; a row that sees nothing becomes zero.
-__device__ __forceinline__ void combine(const Args& a, const Work& w, const Inbox& box, const uint8_t* shares, const float2* weights,
-                                        float v_scale, int tid) {
-  const int row = tid / ROW_OCTETS, octet = tid % ROW_OCTETS;
+__device__ __forceinline__ void combine(const Args& a, const Work& w, const Inbox& box, const float2* weights, float v_scale, int tid) {
+  const int row = tid / ROW_OCTETS, octet = tid % ROW_OCTETS, out_row = w.split << box.rows_bits() | row;
   mbar_wait(box.full, 0);
-  if (row >> box.rows_bits()) return;
+  if (row >> box.rows_bits() || out_row >= a.group) return;
   float lse[MAX_SPLITS], top = -INFINITY, total = 0.f;
 #pragma unroll
   for (int s = 0; s < MAX_SPLITS; s++) {
@@ -167,10 +169,13 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Inbo
   }
   float o[OCTET] = {};
 #pragma unroll
+  for (int s = 0; s < MAX_SPLITS; s++) total += lse[s] == -INFINITY ? 0.f : exp2_approx(lse[s] - top);
+  const float scale = total == 0.f ? 0.f : v_scale * rcp_approx(total);
+#pragma unroll
   for (int s = 0; s < MAX_SPLITS; s++) {                   // those that are not there count for nothing, as the first one's share
-    const float weight = lse[s] == -INFINITY ? 0.f : exp2_approx(lse[s] - top);
-    total += weight;
-    add_octet(o, weight, reinterpret_cast<const uint4*>(shares)[box.slot(s < box.splits() ? s : 0, row) * ROW_OCTETS + octet]);
+    uint32_t share[4];
+    ld_shared(share, box.shares + (box.slot(s < box.splits() ? s : 0, row) * ROW_OCTETS + octet) * 16);
+    add_octet(o, lse[s] == -INFINITY ? 0.f : exp2_approx(lse[s] - top) * scale, share);
   }
-  store_octet(a, w, w.split << box.rows_bits() | row, octet, o, total == 0.f ? 0.f : v_scale * rcp_approx(total));
+  store_octet(a, w, out_row, octet, o);
 }

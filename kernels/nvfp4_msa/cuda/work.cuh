@@ -30,7 +30,7 @@ struct Args {
   int split_bits;              // a cluster has 1 << split_bits blocks
 };
 
-// Which row and KV head a block serves. Its constructor only starts loads: everything else there is to load goes out before anyone waits.
+// What a block works on. The constructor waits for nothing that it loads, so that other first loads can go out with these.
 struct Work {
   int pair, split, row, kv_head, request;
   int pos;                     // of the row in its sequence; negative: it sees nothing

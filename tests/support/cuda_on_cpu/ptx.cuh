@@ -376,7 +376,10 @@ inline uint32_t ld_shared_u16(uint32_t addr) { uint16_t x; memcpy(&x, machine::s
 inline uint32_t select_bits(uint32_t a, uint32_t b, uint32_t mask) { return (a & mask) | (b & ~mask); }
 inline uint32_t low_twice(uint32_t x) { return (x & 0xffff) * 0x10001u; }
 inline uint32_t high_twice(uint32_t x) { return (x >> 16) * 0x10001u; }
-inline unsigned draw_ticket(unsigned* counter) { return (*counter)++; }
+inline uint32_t add_f16x2(uint32_t a, uint32_t b) {
+  const float2 x = unpack_f16(a), y = unpack_f16(b);
+  return pack_f16(x.x + y.x, x.y + y.y);
+}
 inline void keep(uint32_t&) {}
 inline float log2_approx(float x) { return std::log2(x); }
 inline void ld_shared(uint32_t (&x)[2], uint32_t addr) { memcpy(x, machine::shared_at(addr, 8, 8), 8); }
