@@ -13,8 +13,8 @@ from kernels.selection import BACKEND_VARIABLE
 
 reason = "no GPU" if not torch.cuda.is_available() else SparseCudaBackend().available(torch.device("cuda"))
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(reason is not None, reason=str(reason))]
-# A score that cancels to almost nothing is the lse of a row that sees one token; keys rounded to f16 cannot be within the 1e-6 that
-# a caller may ask for where there are many.
+# A score that cancels to almost nothing is the lse of a row that sees one token; keys rounded to f16 cannot be within the 1e-6
+# that a caller may ask for where there are many.
 CANCELLED = 1e-4
 V32 = {"qseqlen": 1, "kvseqlen": 4096, "layout": "v32", "seed": 1}
 
