@@ -34,7 +34,7 @@ CUDA_SOURCES = {
     "decode.cuh": CUDA_DECODE,
     "launch.cu": CUDA_LAUNCH,
 }
-TEAM_WARPS, FULL_WARPS = 4, 16  # of a team; of a multiprocessor that has no registers for more
+TEAM_WARPS, FULL_WARPS = 4, 8  # of a team; of a multiprocessor that more warps made no faster
 CUDA_SPLITS = (1, 2, 4, 8)  # blocks of a cluster
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
@@ -70,7 +70,7 @@ class Variant(NamedTuple):
 
 CUDA_SIZES = ("teams", "stages", "blocks")
 # In the order of with_variant in decode.cuh.
-CUDA_SHAPES = ((1, 2, 4), (2, 2, 2), (1, 3, 3), (4, 2, 1))
+CUDA_SHAPES = ((1, 3, 3), (1, 2, 4), (4, 2, 1), (2, 2, 2))
 CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_SHAPES for linear in (False, True))
 
 
@@ -133,22 +133,27 @@ class CudaBackend:
         return CudaPlan(data, params)
 
 
+def split_pages(shape: Shape, splits: int) -> int:
+    """The most pages of a split."""
+    return -(-max(1, min(shape.topk, -(-shape.kv_len // PAGE_TOKENS))) // splits)
+
+
 def page_times(shape: Shape, variant: Variant, splits: int, multiprocessors: int) -> float:
     """An estimate of how long a launch takes, in the time of a page on a full multiprocessor: whole rounds of blocks, then the
-    rest. A block costs a page more than it has; w warps do (w / 16) ** 0.6 of what sixteen do, which was not measured."""
-    pages = -(-max(1, min(shape.topk, -(-shape.kv_len // PAGE_TOKENS))) // splits)
+    rest. A block costs a page more than it has; w < 8 warps do (w / 8) ** 0.6 of what eight do, which was not measured."""
     rounds, rest = divmod(shape.pairs * splits, multiprocessors * variant.blocks)
     left = -(-rest // multiprocessors)  # on the busiest multiprocessor
-    warps = left * min(variant.teams, pages) * TEAM_WARPS
-    slowed = left / (warps / FULL_WARPS) ** 0.6 if left else 0
-    return (rounds * variant.blocks + slowed) * (pages + 1)
+    warps = left * variant.teams * TEAM_WARPS
+    slowed = left / min(1, warps / FULL_WARPS) ** 0.6 if left else 0
+    return (rounds * variant.blocks + slowed) * (split_pages(shape, splits) + 1)
 
 
 def cheapest(shape: Shape, multiprocessors: int) -> tuple[Variant, int]:
-    """The variant and splits that page_times prefers; of equals the fewest splits, then the first of CUDA_SHAPES."""
-    splits = [count for count in CUDA_SPLITS if count <= shape.topk]
-    choices = [(Variant(*sizes), count) for count in splits for sizes in CUDA_SHAPES]
-    return min(choices, key=lambda choice: page_times(shape, *choice, multiprocessors))
+    """The variant and splits that page_times prefers, no team without a page; of equals the fewest splits, then the first of
+    CUDA_SHAPES."""
+    choices = [(Variant(*sizes), splits) for splits in CUDA_SPLITS for sizes in CUDA_SHAPES]
+    busy = [choice for choice in choices if choice[0].teams <= split_pages(shape, choice[1]) and choice[1] <= shape.topk]
+    return min(busy, key=lambda choice: page_times(shape, *choice, multiprocessors))
 
 
 class CudaPlan:

@@ -2658,8 +2658,6 @@ struct Query {
 #pragma unroll
     for (int s = 0; s < 2; s++) st_shared(operands + (2 * member + s) * 512, operand[s]);
   }
-  __device__ __forceinline__ void load(uint32_t (&operand)[4], int step) const { ld_shared(operand, operands + step * 512); }
-
   // The exponent field of the largest element of a row, of which four lanes hold a part, within what has an inverse.
   static __device__ __forceinline__ uint32_t row_exponent(const uint4 (&x)[4]) {
     uint32_t top = 0;
@@ -2674,6 +2672,26 @@ struct Query {
   static __device__ __forceinline__ uint32_t pair(uint32_t first, uint32_t second, int odd, float factor) {
     const float lo = __uint_as_float(odd ? first & 0xffff0000u : first << 16), hi = __uint_as_float(odd ? second & 0xffff0000u : second << 16);
     return pack_f16(lo * factor, hi * factor);
+  }
+};
+
+// What the loop multiplies by, after the barrier: from shared memory each time or, where registers are left, HELD in them.
+template <bool HELD>
+struct Operands {
+  uint32_t stored, held[HELD ? 8 : 1][4];
+  __device__ __forceinline__ explicit Operands(const Query& q) : stored(q.operands) {
+    if constexpr (HELD) {
+#pragma unroll
+      for (int step = 0; step < 8; step++) ld_shared(held[step], stored + step * 512);
+    }
+  }
+  __device__ __forceinline__ void load(uint32_t (&operand)[4], int step) const {
+    if constexpr (HELD) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) operand[i] = held[step][i];
+    } else {
+      ld_shared(operand, stored + step * 512);
+    }
   }
 };
 """
@@ -2713,8 +2731,8 @@ struct Softmax {
 };
 
 // s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b. AT_ONCE tiles of 8 tokens share what is loaded of the queries.
-template <int AT_ONCE>
-__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, const Places& at) {
+template <int AT_ONCE, class Q>
+__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Q& q, uint32_t stage, const Places& at) {
 #pragma unroll
   for (int first = 0; first < 4; first += AT_ONCE) {
     uint32_t x[AT_ONCE][4], scale[AT_ONCE];              // of dims 32 c to + 15 and + 16 to + 31
@@ -2818,8 +2836,8 @@ __device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4
 }
 
 // A tile of which the first `visible` tokens, at least one, count.
-template <bool LINEAR>
-__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t stage, const Places& at, int visible, int lane) {
+template <bool LINEAR, class Q>
+__device__ __forceinline__ void attend_tile(Softmax& x, const Q& q, uint32_t stage, const Places& at, int visible, int lane) {
   widen_v_scales<LINEAR>(at.widened, stage + at.v_scales, visible, lane);
   __syncwarp();
   float s[4][4];
@@ -3024,7 +3042,7 @@ CUDA_DECODE = r"""// NVFP4 block-sparse decode in one launch.
 template <int TEAMS_, int STAGES_, int BLOCKS_, bool LINEAR_>
 struct Variant {
   static constexpr int TEAMS = TEAMS_, STAGES = STAGES_, BLOCKS = BLOCKS_, WARPS = TEAMS * TEAM, THREADS = WARPS * 32;
-  static constexpr bool LINEAR = LINEAR_;
+  static constexpr bool LINEAR = LINEAR_, HELD = THREADS * BLOCKS <= 384;   // HELD: queries, in 32 of 168 registers
   using Part = Piece<WARPS>;
   // Offsets in shared memory, bytes. What a block merges overlays the rings.
   static constexpr int RING = STAGES * STAGE_BYTES, WIDENED = WARPS * RING, QUERY = WIDENED + WARPS * WIDENED_BYTES, PAGES = QUERY + QUERY_BYTES;
@@ -3035,7 +3053,7 @@ struct Variant {
 
 // The warp's share of the listed pages: every TEAMS-th from its team's first. `visible`: tokens of its tile that it sees in the row's own block.
 template <class V>
-__device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V::STAGES>& ring, const int* pages, int count, int visible,
+__device__ __forceinline__ void attend(Softmax& x, const Operands<V::HELD>& q, const Ring<V::STAGES>& ring, const int* pages, int count, int visible,
                                        uint32_t widened, int lane) {
   const Places at = Places::of<V::LINEAR>(lane, widened);
   int stage = 0, parity = 0;
@@ -3085,7 +3103,7 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
     q.store(member);
     bar_sync(START_BARRIER, V::THREADS);
     Softmax x(q, a.sm_scale * k_scale);
-    attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
+    attend<V>(x, Operands<V::HELD>(q), ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
     totals = block_totals<V::WARPS>(x, reinterpret_cast<float2*>(smem + V::SUMS), tid);
     merge_warps(piece, x, totals, smem, tid);
   }
@@ -3099,14 +3117,14 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
 template <class F>
 bool with_variant(int variant, F&& f) {
   switch (variant) {
-    case 0: f((Variant<1, 2, 4, false>*)nullptr); return true;
-    case 1: f((Variant<1, 2, 4, true>*)nullptr); return true;
-    case 2: f((Variant<2, 2, 2, false>*)nullptr); return true;
-    case 3: f((Variant<2, 2, 2, true>*)nullptr); return true;
-    case 4: f((Variant<1, 3, 3, false>*)nullptr); return true;
-    case 5: f((Variant<1, 3, 3, true>*)nullptr); return true;
-    case 6: f((Variant<4, 2, 1, false>*)nullptr); return true;
-    case 7: f((Variant<4, 2, 1, true>*)nullptr); return true;
+    case 0: f((Variant<1, 3, 3, false>*)nullptr); return true;
+    case 1: f((Variant<1, 3, 3, true>*)nullptr); return true;
+    case 2: f((Variant<1, 2, 4, false>*)nullptr); return true;
+    case 3: f((Variant<1, 2, 4, true>*)nullptr); return true;
+    case 4: f((Variant<4, 2, 1, false>*)nullptr); return true;
+    case 5: f((Variant<4, 2, 1, true>*)nullptr); return true;
+    case 6: f((Variant<2, 2, 2, false>*)nullptr); return true;
+    case 7: f((Variant<2, 2, 2, true>*)nullptr); return true;
   }
   return false;
 }
@@ -3227,7 +3245,7 @@ CUDA_SOURCES = {
     "decode.cuh": CUDA_DECODE,
     "launch.cu": CUDA_LAUNCH,
 }
-TEAM_WARPS, FULL_WARPS = 4, 16  # of a team; of a multiprocessor that has no registers for more
+TEAM_WARPS, FULL_WARPS = 4, 8  # of a team; of a multiprocessor that more warps made no faster
 CUDA_SPLITS = (1, 2, 4, 8)  # blocks of a cluster
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
@@ -3263,7 +3281,7 @@ class Variant(NamedTuple):
 
 CUDA_SIZES = ("teams", "stages", "blocks")
 # In the order of with_variant in decode.cuh.
-CUDA_SHAPES = ((1, 2, 4), (2, 2, 2), (1, 3, 3), (4, 2, 1))
+CUDA_SHAPES = ((1, 3, 3), (1, 2, 4), (4, 2, 1), (2, 2, 2))
 CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_SHAPES for linear in (False, True))
 
 
@@ -3326,22 +3344,27 @@ class CudaBackend:
         return CudaPlan(data, params)
 
 
+def split_pages(shape: Shape, splits: int) -> int:
+    """The most pages of a split."""
+    return -(-max(1, min(shape.topk, -(-shape.kv_len // PAGE_TOKENS))) // splits)
+
+
 def page_times(shape: Shape, variant: Variant, splits: int, multiprocessors: int) -> float:
     """An estimate of how long a launch takes, in the time of a page on a full multiprocessor: whole rounds of blocks, then the
-    rest. A block costs a page more than it has; w warps do (w / 16) ** 0.6 of what sixteen do, which was not measured."""
-    pages = -(-max(1, min(shape.topk, -(-shape.kv_len // PAGE_TOKENS))) // splits)
+    rest. A block costs a page more than it has; w < 8 warps do (w / 8) ** 0.6 of what eight do, which was not measured."""
     rounds, rest = divmod(shape.pairs * splits, multiprocessors * variant.blocks)
     left = -(-rest // multiprocessors)  # on the busiest multiprocessor
-    warps = left * min(variant.teams, pages) * TEAM_WARPS
-    slowed = left / (warps / FULL_WARPS) ** 0.6 if left else 0
-    return (rounds * variant.blocks + slowed) * (pages + 1)
+    warps = left * variant.teams * TEAM_WARPS
+    slowed = left / min(1, warps / FULL_WARPS) ** 0.6 if left else 0
+    return (rounds * variant.blocks + slowed) * (split_pages(shape, splits) + 1)
 
 
 def cheapest(shape: Shape, multiprocessors: int) -> tuple[Variant, int]:
-    """The variant and splits that page_times prefers; of equals the fewest splits, then the first of CUDA_SHAPES."""
-    splits = [count for count in CUDA_SPLITS if count <= shape.topk]
-    choices = [(Variant(*sizes), count) for count in splits for sizes in CUDA_SHAPES]
-    return min(choices, key=lambda choice: page_times(shape, *choice, multiprocessors))
+    """The variant and splits that page_times prefers, no team without a page; of equals the fewest splits, then the first of
+    CUDA_SHAPES."""
+    choices = [(Variant(*sizes), splits) for splits in CUDA_SPLITS for sizes in CUDA_SHAPES]
+    busy = [choice for choice in choices if choice[0].teams <= split_pages(shape, choice[1]) and choice[1] <= shape.topk]
+    return min(busy, key=lambda choice: page_times(shape, *choice, multiprocessors))
 
 
 class CudaPlan:

@@ -32,8 +32,8 @@ struct Softmax {
 };
 
 // s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b. AT_ONCE tiles of 8 tokens share what is loaded of the queries.
-template <int AT_ONCE>
-__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Query& q, uint32_t stage, const Places& at) {
+template <int AT_ONCE, class Q>
+__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Q& q, uint32_t stage, const Places& at) {
 #pragma unroll
   for (int first = 0; first < 4; first += AT_ONCE) {
     uint32_t x[AT_ONCE][4], scale[AT_ONCE];              // of dims 32 c to + 15 and + 16 to + 31
@@ -137,8 +137,8 @@ __device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4
 }
 
 // A tile of which the first `visible` tokens, at least one, count.
-template <bool LINEAR>
-__device__ __forceinline__ void attend_tile(Softmax& x, const Query& q, uint32_t stage, const Places& at, int visible, int lane) {
+template <bool LINEAR, class Q>
+__device__ __forceinline__ void attend_tile(Softmax& x, const Q& q, uint32_t stage, const Places& at, int visible, int lane) {
   widen_v_scales<LINEAR>(at.widened, stage + at.v_scales, visible, lane);
   __syncwarp();
   float s[4][4];

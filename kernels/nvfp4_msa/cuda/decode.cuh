@@ -6,7 +6,7 @@
 template <int TEAMS_, int STAGES_, int BLOCKS_, bool LINEAR_>
 struct Variant {
   static constexpr int TEAMS = TEAMS_, STAGES = STAGES_, BLOCKS = BLOCKS_, WARPS = TEAMS * TEAM, THREADS = WARPS * 32;
-  static constexpr bool LINEAR = LINEAR_;
+  static constexpr bool LINEAR = LINEAR_, HELD = THREADS * BLOCKS <= 384;   // HELD: queries, in 32 of 168 registers
   using Part = Piece<WARPS>;
   // Offsets in shared memory, bytes. What a block merges overlays the rings.
   static constexpr int RING = STAGES * STAGE_BYTES, WIDENED = WARPS * RING, QUERY = WIDENED + WARPS * WIDENED_BYTES, PAGES = QUERY + QUERY_BYTES;
@@ -17,7 +17,7 @@ struct Variant {
 
 // The warp's share of the listed pages: every TEAMS-th from its team's first. `visible`: tokens of its tile that it sees in the row's own block.
 template <class V>
-__device__ __forceinline__ void attend(Softmax& x, const Query& q, const Ring<V::STAGES>& ring, const int* pages, int count, int visible,
+__device__ __forceinline__ void attend(Softmax& x, const Operands<V::HELD>& q, const Ring<V::STAGES>& ring, const int* pages, int count, int visible,
                                        uint32_t widened, int lane) {
   const Places at = Places::of<V::LINEAR>(lane, widened);
   int stage = 0, parity = 0;
@@ -67,7 +67,7 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
     q.store(member);
     bar_sync(START_BARRIER, V::THREADS);
     Softmax x(q, a.sm_scale * k_scale);
-    attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
+    attend<V>(x, Operands<V::HELD>(q), ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
     totals = block_totals<V::WARPS>(x, reinterpret_cast<float2*>(smem + V::SUMS), tid);
     merge_warps(piece, x, totals, smem, tid);
   }
@@ -81,14 +81,14 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
 template <class F>
 bool with_variant(int variant, F&& f) {
   switch (variant) {
-    case 0: f((Variant<1, 2, 4, false>*)nullptr); return true;
-    case 1: f((Variant<1, 2, 4, true>*)nullptr); return true;
-    case 2: f((Variant<2, 2, 2, false>*)nullptr); return true;
-    case 3: f((Variant<2, 2, 2, true>*)nullptr); return true;
-    case 4: f((Variant<1, 3, 3, false>*)nullptr); return true;
-    case 5: f((Variant<1, 3, 3, true>*)nullptr); return true;
-    case 6: f((Variant<4, 2, 1, false>*)nullptr); return true;
-    case 7: f((Variant<4, 2, 1, true>*)nullptr); return true;
+    case 0: f((Variant<1, 3, 3, false>*)nullptr); return true;
+    case 1: f((Variant<1, 3, 3, true>*)nullptr); return true;
+    case 2: f((Variant<1, 2, 4, false>*)nullptr); return true;
+    case 3: f((Variant<1, 2, 4, true>*)nullptr); return true;
+    case 4: f((Variant<4, 2, 1, false>*)nullptr); return true;
+    case 5: f((Variant<4, 2, 1, true>*)nullptr); return true;
+    case 6: f((Variant<2, 2, 2, false>*)nullptr); return true;
+    case 7: f((Variant<2, 2, 2, true>*)nullptr); return true;
   }
   return false;
 }

@@ -38,8 +38,6 @@ struct Query {
 #pragma unroll
     for (int s = 0; s < 2; s++) st_shared(operands + (2 * member + s) * 512, operand[s]);
   }
-  __device__ __forceinline__ void load(uint32_t (&operand)[4], int step) const { ld_shared(operand, operands + step * 512); }
-
   // The exponent field of the largest element of a row, of which four lanes hold a part, within what has an inverse.
   static __device__ __forceinline__ uint32_t row_exponent(const uint4 (&x)[4]) {
     uint32_t top = 0;
@@ -54,5 +52,25 @@ struct Query {
   static __device__ __forceinline__ uint32_t pair(uint32_t first, uint32_t second, int odd, float factor) {
     const float lo = __uint_as_float(odd ? first & 0xffff0000u : first << 16), hi = __uint_as_float(odd ? second & 0xffff0000u : second << 16);
     return pack_f16(lo * factor, hi * factor);
+  }
+};
+
+// What the loop multiplies by, after the barrier: from shared memory each time or, where registers are left, HELD in them.
+template <bool HELD>
+struct Operands {
+  uint32_t stored, held[HELD ? 8 : 1][4];
+  __device__ __forceinline__ explicit Operands(const Query& q) : stored(q.operands) {
+    if constexpr (HELD) {
+#pragma unroll
+      for (int step = 0; step < 8; step++) ld_shared(held[step], stored + step * 512);
+    }
+  }
+  __device__ __forceinline__ void load(uint32_t (&operand)[4], int step) const {
+    if constexpr (HELD) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) operand[i] = held[step][i];
+    } else {
+      ld_shared(operand, stored + step * 512);
+    }
   }
 };
