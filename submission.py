@@ -2623,6 +2623,7 @@ __device__ __forceinline__ uint32_t ld_shared_u32(uint32_t addr) {
 __device__ __forceinline__ void ld_shared(uint32_t (&x)[4], uint32_t addr) {
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(addr));
 }
+__device__ __forceinline__ void st_shared_u8(uint32_t addr, uint32_t x) { asm volatile("st.shared.u8 [%0], %1;" ::"r"(addr), "r"(x) : "memory"); }
 __device__ __forceinline__ void st_shared(uint32_t addr, uint32_t x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(addr), "r"(x) : "memory"); }
 __device__ __forceinline__ void st_shared(uint32_t addr, const uint32_t (&x)[4]) {
   asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
@@ -2936,7 +2937,8 @@ struct Args {
   const __nv_bfloat16* q;      // [batch * rows, 576]
   const float* kv_scale;       // [1], fp8 only
   const uint8_t* kv;           // [total_kv, 288], mxfp4 only
-  const uint8_t* kv_e8m0;      // [total_kv, e8m0_stride], mxfp4 only
+  const uint8_t* kv_e8m0;      // [at least total_kv, e8m0_stride], mxfp4 only
+  const uint8_t* kv_e8m0_end;  // nothing from there on is read
   const int* kv_indptr;        // [batch + 1]
   const int* block_table;      // paged: [batch, table_stride] physical pages of 2^page_bits tokens
   __nv_bfloat16* out;          // [batch * rows, 512]
@@ -2970,9 +2972,7 @@ struct Work {
   }
   __device__ __forceinline__ void find_tiles(const Args& a) { set_tiles(a, bounds(a)); }
   // First KV row of the sequence and of the next one; loads that are on their way when this returns.
-  __device__ __forceinline__ int2 bounds(const Args& a) const {
-    return make_int2(load_now(a.kv_indptr + sequence), load_now(a.kv_indptr + sequence + 1));
-  }
+  __device__ __forceinline__ int2 bounds(const Args& a) const { return make_int2(load_now(a.kv_indptr + sequence), load_now(a.kv_indptr + sequence + 1)); }
   // What find_tiles will say if the host is right about the lengths: copies that start at once, and not a cold load later.
   __device__ __forceinline__ void expect_tiles(const Args& a) {
     set_tiles(a, make_int2(sequence * a.uniform_len, (sequence + 1) * a.uniform_len));
@@ -3135,20 +3135,19 @@ struct Softmax {
   }
 };
 
-// Output of one warp, of 16 UNITS dims: tiles of m16n8, rows lane / 4 and lane / 4 + 8, see tile_output.
-template <int UNITS>
+// Output of one warp: 16 tiles of m16n8, rows lane / 4 and lane / 4 + 8, see tile_output.
 struct Output {
-  float acc[2 * UNITS][4];
+  float acc[16][4];
   __device__ __forceinline__ void clear() {
 #pragma unroll
-    for (int c = 0; c < 2 * UNITS; c++)
+    for (int c = 0; c < 16; c++)
 #pragma unroll
       for (int i = 0; i < 4; i++) acc[c][i] = 0.f;
   }
   // Factors of rows lane / 4 and lane / 4 + 8.
   __device__ __forceinline__ void scale(float lo, float hi) {
 #pragma unroll
-    for (int c = 0; c < 2 * UNITS; c++) {
+    for (int c = 0; c < 16; c++) {
       acc[c][0] *= lo;
       acc[c][1] *= lo;
       acc[c][2] *= hi;
@@ -3241,7 +3240,7 @@ __device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], f
 }
 
 // Factors of the softmax's four rows, for the output's two: those of lane / 4 and lane / 4 + 8 are with lane (lane / 8).
-__device__ __forceinline__ void scale_output(Output<8>& o, const float (&alpha)[4], int lane) {
+__device__ __forceinline__ void scale_output(Output& o, const float (&alpha)[4], int lane) {
   const int src = lane >> 3;
   const float a0 = __shfl_sync(~0u, alpha[0], src), a1 = __shfl_sync(~0u, alpha[1], src);
   const float a2 = __shfl_sync(~0u, alpha[2], src), a3 = __shfl_sync(~0u, alpha[3], src);
@@ -3284,12 +3283,12 @@ __device__ __forceinline__ void clear_rows(uint32_t tile, int first, int warp, i
   __syncwarp();
 }
 
-// acc += P V for 16 UNITS dims of 8-bit tiles, from unit `first` of a box. A transposed ldmatrix unit is two dims of one token; the even and the
-// odd dims of a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
+// acc += P V for this warp's 128 dims, of 8-bit tiles (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
+// a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
 // e5m2 is the high byte of an f16 and needs no conversion.
 // `weigh(weights)` may change the A operand: rows lane / 4 (0 and 2) and lane / 4 + 8 (1 and 3).
-template <bool E5M2, int UNITS, class Weigh>
-__device__ __forceinline__ void tile_output8(float (&acc)[2 * UNITS][4], uint32_t box, int first, uint32_t p, int lane, Weigh&& weigh) {
+template <bool E5M2, class Weigh>
+__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane, Weigh&& weigh) {
   const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
   const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
 #pragma unroll
@@ -3298,9 +3297,9 @@ __device__ __forceinline__ void tile_output8(float (&acc)[2 * UNITS][4], uint32_
     ldmatrix4(weights, prow + ks * 32);
     weigh(weights);
 #pragma unroll
-    for (int c = 0; c < UNITS; c += 2) {
+    for (int c = 0; c < 8; c += 2) {
       uint32_t x[4];
-      ldmatrix4_trans(x, vrow + ks * 2048 + (chunk ^ ((first + c) << 4)));
+      ldmatrix4_trans(x, vrow + ks * 2048 + (chunk ^ (c << 4)));
 #pragma unroll
       for (int j = 0; j < 2; j++) {
         uint32_t even0, odd0, even1, odd1;
@@ -3344,7 +3343,7 @@ __device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, 
   if constexpr (KV == Kv::bf16)
     tile_output16(acc, tile + warp * 2 * BOX, p, lane);
   else
-    tile_output8<false, 8>(acc, tile + warp * BOX, 0, p, lane, [](uint32_t (&)[4]) {});
+    tile_output8<false>(acc, tile + warp * BOX, p, lane, [](uint32_t (&)[4]) {});
 }
 """
 
@@ -3393,7 +3392,6 @@ __device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, 
   mbar_init(e.table_full, 1);
   mbar_init(e.inbox_full, 1);
   mbar_init_fence();
-  if (cluster == 1) return;
   mbar_expect(e.table_full, cluster * ROWS * 8);
   mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES);
 }
@@ -3416,20 +3414,13 @@ __device__ __forceinline__ void store_out(const Args& a, const Work& w, int row,
   if (row < w.rows)
     *reinterpret_cast<uint2*>(a.out + ((size_t)w.first_row + row) * D_V + dim) = make_uint2(pack_bf16(o.x * s, o.y * s), pack_bf16(o.z * s, o.w * s));
 }
-// Eight dims in a row.
-__device__ __forceinline__ void store_out(const Args& a, const Work& w, int row, int dim, float4 o, float4 p, float s) {
-  if (row < w.rows)
-    *reinterpret_cast<uint4*>(a.out + ((size_t)w.first_row + row) * D_V + dim) =
-        make_uint4(pack_bf16(o.x * s, o.y * s), pack_bf16(o.z * s, o.w * s), pack_bf16(p.x * s, p.y * s), pack_bf16(p.z * s, p.w * s));
-}
 // Group g's partial output in global memory.
 __device__ __forceinline__ float4* part_of(const Args& a, int block, int g, int row, int dim) {
   return a.part + (((size_t)block * a.groups + g) * ROWS + row) * (D_V / 4) + dim / 4;
 }
-// Four values of this lane: row lane / 4 + 8 k, and of the warp's 128 bytes of a tile's row 16 c + 4 (lane % 4) + {0, 1, 2, 3}, of 8-bit tiles,
-// or of its 128 dims 16 c + 2 (lane % 4) + {0, 8, 1, 9}, as bf16 ones do.
-template <int UNITS>
-__device__ __forceinline__ float4 acc_float4(const Output<UNITS>& x, int c, int k) {
+// Four values of this lane: row lane / 4 + 8 k, and of the warp's 128 dims 16 c + 4 (lane % 4) + {0, 1, 2, 3}, as 8-bit tiles leave them,
+// or 16 c + 2 (lane % 4) + {0, 8, 1, 9}, as bf16 ones do.
+__device__ __forceinline__ float4 acc_float4(const Output& x, int c, int k) {
   return make_float4(x.acc[2 * c][2 * k], x.acc[2 * c + 1][2 * k], x.acc[2 * c][2 * k + 1], x.acc[2 * c + 1][2 * k + 1]);
 }
 
@@ -3454,38 +3445,29 @@ __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int w
   }
 }
 
-// (max, sum) of a row of the block, over its warpgroups.
-template <int SCORING>
-__device__ __forceinline__ float2 block_sum(const Exchange& e, int row) {
-  float2 ml = e.ml[row];
-#pragma unroll
-  for (int wg = 1; wg < SCORING; wg++) {
-    const float2 other = e.ml[wg * ROWS + row];
-    const float common = fmaxf(ml.x, other.x);
-    ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
-  }
-  return ml;
-}
-
-// To the tables of all blocks of the cluster; by `threads` threads.
+// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster; by `threads` threads.
 template <int SCORING>
 __device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const Exchange& e, int tid, int threads) {
   for (int i = tid; i < a.cluster * ROWS; i += threads) {
     const int row = i & 15, rank = i >> 4;
-    st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), block_sum<SCORING>(e, row), cluster_addr(e.table_full, rank));
+    float2 ml = e.ml[row];
+#pragma unroll
+    for (int wg = 1; wg < SCORING; wg++) {
+      const float2 other = e.ml[wg * ROWS + row];
+      const float common = fmaxf(ml.x, other.x);
+      ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
+    }
+    st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
   }
 }
 
-// (max, sum) of rows lane / 4 and lane / 4 + 8 over the cluster. The four lanes of a row share the table's 16 entries.
-template <int SCORING>
-__device__ __forceinline__ void cluster_sums(const Args& a, const Exchange& e, int lane, float2 (&total)[2]) {
+// Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8, so far relative to the maxima `reference`) to the cluster's
+// normalised output, and the cluster's (max, sum) of those rows. The four lanes of a row share the table's 16 entries.
+__device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, const float (&reference)[2], int lane, float (&factor)[2],
+                                              float2 (&total)[2]) {
 #pragma unroll
   for (int k = 0; k < 2; k++) {
     const int row = k * 8 + (lane >> 2);
-    if (a.cluster == 1) {
-      total[k] = block_sum<SCORING>(e, row);
-      continue;
-    }
     float2 ml[4];
     float common = -INFINITY, sum = 0.f;
 #pragma unroll
@@ -3501,6 +3483,7 @@ __device__ __forceinline__ void cluster_sums(const Args& a, const Exchange& e, i
 #pragma unroll
     for (int o = 1; o < 4; o <<= 1) sum += __shfl_xor_sync(~0u, sum, o);
     total[k] = make_float2(common, sum);
+    factor[k] = part_weight(reference[k], common) * inverse_sum(sum);
   }
 }
 
@@ -3510,12 +3493,12 @@ __device__ __forceinline__ float4* swap_slot(const Exchange& e, int k, int giver
   return e.swap + (k * (NWG - 1) + giver - (giver > k)) * 8 * 128 + lane_of_wg;
 }
 template <int NWG>
-__device__ __forceinline__ void give_rows(const Exchange& e, const Output<8>& x, int k, int wg, int lane_of_wg) {
+__device__ __forceinline__ void give_rows(const Exchange& e, const Output& x, int k, int wg, int lane_of_wg) {
 #pragma unroll
   for (int c = 0; c < 8; c++) swap_slot<NWG>(e, k, wg, lane_of_wg)[c * 128] = acc_float4(x, c, k);
 }
 template <int NWG>
-__device__ __forceinline__ void take_rows(const Exchange& e, Output<8>& x, int k, int lane_of_wg) {
+__device__ __forceinline__ void take_rows(const Exchange& e, Output& x, int k, int lane_of_wg) {
 #pragma unroll
   for (int giver = 0; giver < NWG; giver++) {
     if (giver == k) continue;
@@ -3530,15 +3513,13 @@ __device__ __forceinline__ void take_rows(const Exchange& e, Output<8>& x, int k
   }
 }
 
-// The same as four dims in a row, from this one of the warp's: bf16 lanes trade half of theirs with their neighbour. e5m2 tiles hold 128 dims in
-// another order (unpacked.cuh), of which `first` is the warp's first unit.
+// The same as four dims in a row, from 16 c + first_dim(lane): bf16 lanes trade half of theirs with their neighbour.
 template <Kv KV>
-__device__ __forceinline__ int dim_of(int c, int first, int lane) {
-  if (KV == Kv::e5m2) return (lane & 3) * 32 + (first + c) * 4;
-  return c * 16 + (KV == Kv::bf16 ? (lane & 1) * 8 + (lane & 2) * 2 : (lane & 3) * 4);
+__device__ __forceinline__ int first_dim(int lane) {
+  return KV == Kv::bf16 ? (lane & 1) * 8 + (lane & 2) * 2 : (lane & 3) * 4;
 }
-template <Kv KV, int UNITS>
-__device__ __forceinline__ float4 four_dims(const Output<UNITS>& x, int c, int k, int lane) {
+template <Kv KV>
+__device__ __forceinline__ float4 four_dims(const Output& x, int c, int k, int lane) {
   const float4 o = acc_float4(x, c, k);
   if (KV != Kv::bf16) return o;
   const bool odd = lane & 1;
@@ -3547,26 +3528,21 @@ __device__ __forceinline__ float4 four_dims(const Output<UNITS>& x, int c, int k
 }
 
 // What a block keeps of row half k: to its outbox, or, if it is alone, to the output or to its group's partial output.
-template <Kv KV, int UNITS>
-__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Output<UNITS>& x, float v_scale, int k, int warp,
-                                             int lane) {
-  const int row = k * 8 + (lane >> 2);
-  auto dim = [&](int c) { return warp * UNITS / 8 * 128 + dim_of<KV>(c, warp * UNITS % 8, lane); };
+template <Kv KV>
+__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Output& x, float v_scale, int k, int warp, int lane) {
+  const int row = k * 8 + (lane >> 2), dim = warp * 128 + first_dim<KV>(lane);
   if (a.cluster > 1) {
 #pragma unroll
-    for (int c = 0; c < UNITS; c++) {
+    for (int c = 0; c < 8; c++) {
       const float4 o = four_dims<KV>(x, c, k, lane);
-      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + dim(c) * 2) = make_uint2(pack_share<KV>(o.x, o.y), pack_share<KV>(o.z, o.w));
+      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + (dim + c * 16) * 2) = make_uint2(pack_share<KV>(o.x, o.y), pack_share<KV>(o.z, o.w));
     }
-  } else if (a.groups == 1 && KV == Kv::e5m2) {
-#pragma unroll
-    for (int c = 0; c < UNITS; c += 2) store_out(a, w, row, dim(c), four_dims<KV>(x, c, k, lane), four_dims<KV>(x, c + 1, k, lane), v_scale);
   } else if (a.groups == 1) {
 #pragma unroll
-    for (int c = 0; c < UNITS; c++) store_out(a, w, row, dim(c), four_dims<KV>(x, c, k, lane), v_scale);
+    for (int c = 0; c < 8; c++) store_out(a, w, row, dim + c * 16, four_dims<KV>(x, c, k, lane), v_scale);
   } else {
 #pragma unroll
-    for (int c = 0; c < UNITS; c++) __stcg(part_of(a, w.block, w.group, row, dim(c)), four_dims<KV>(x, c, k, lane));
+    for (int c = 0; c < 8; c++) __stcg(part_of(a, w.block, w.group, row, dim + c * 16), four_dims<KV>(x, c, k, lane));
   }
 }
 
@@ -3597,8 +3573,9 @@ __device__ __forceinline__ float4 sum_inbox(const Args& a, const Exchange& e, co
 }
 
 // The groups of a sequence: every block has written its share; the last of `groups` to arrive combines them.
-template <int N>
+template <int NWG>
 __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, const Share& mine, float v_scale, int tid) {
+  constexpr int N = NWG * 128;
   __threadfence();
   bar_sync(FINISH_BARRIER, N);
   unsigned* ticket = a.tickets + (size_t)w.block * MAX_CLUSTER + w.rank;
@@ -3624,24 +3601,24 @@ __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, con
   }
 }
 
-// Called by the N threads that hold output, when e.ml holds the (max, sum) of the SCORING warpgroups that saw tokens and nobody of the block reads
-// a KV stage any more. NWG warpgroups hold all rows and dims, of different tokens; or, if that is one, warps hold 16 UNITS dims each.
-// `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
-template <Kv KV, int NWG, int SCORING, int N, int UNITS>
-__device__ __forceinline__ void combine(const Args& a, const Work& w, const Exchange& e, Output<UNITS>& x, const float (&reference)[2], float v_scale,
-                                        int wg, int warp, int lane) {
-  const int tid = (wg * 4 + warp) * 32 + lane;
+// Called by the NWG warpgroups that hold output, of every block of the cluster, when e.ml holds the (max, sum) of the SCORING warpgroups that
+// saw tokens and nobody of the block reads a KV stage any more. `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
+template <Kv KV, int NWG, int SCORING>
+__device__ __forceinline__ void combine(const Args& a, const Work& w, const Exchange& e, Output& x, const float (&reference)[2], float v_scale, int wg,
+                                        int warp, int lane) {
+  constexpr int N = NWG * 128;
+  const int tid = wg * 128 + warp * 32 + lane;
   cluster_wait();                                        // all blocks of the cluster have started
-  if (a.cluster > 1) {
-    publish_sums<SCORING>(a, w, e, tid, N);
-    mbar_wait(e.table_full, 0);                          // nobody of the cluster reads a KV stage any more
-  }
+  publish_sums<SCORING>(a, w, e, tid, N);
+  mbar_wait(e.table_full, 0);                            // nobody of the cluster reads a KV stage any more
+
+  float factor[2];
   float2 total[2];
-  cluster_sums<SCORING>(a, e, lane, total);
-  x.scale(part_weight(reference[0], total[0].x) * inverse_sum(total[0].y), part_weight(reference[1], total[1].x) * inverse_sum(total[1].y));
-  if constexpr (NWG == 1) {
-    deliver_rows<KV>(a, w, e, x, v_scale, 0, wg * 4 + warp, lane);
-    deliver_rows<KV>(a, w, e, x, v_scale, 1, wg * 4 + warp, lane);
+  final_factors(a, e, reference, lane, factor, total);
+  x.scale(factor[0], factor[1]);
+  if (NWG == 1) {
+    deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
+    deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
   } else if (wg == 0) {
     give_rows<NWG>(e, x, 1, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
@@ -3661,7 +3638,7 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
   if (a.cluster > 1) {
     fence_async_proxy();
     bar_sync(FINISH_BARRIER, N);
-    const int row = lane * (N / 32) + wg * 4 + warp;      // each copy takes its warp some 70 cycles: spread them
+    const int row = lane * NWG * 4 + wg * 4 + warp;      // each copy takes its warp some 70 cycles: spread them
     if (row < ROWS) send_row(a, w, e, row);
     __syncwarp();
     mbar_wait(e.inbox_full, 0);
@@ -3680,7 +3657,7 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
     if (wg == 0 && warp == 0 && (lane & 3) == 0)
 #pragma unroll
       for (int k = 0; k < 2; k++) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + k * 8 + (lane >> 2)] = total[k];
-    combine_groups<N>(a, w, mine, v_scale, tid);
+    combine_groups<NWG>(a, w, mine, v_scale, tid);
   }
   if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read
 }
@@ -3694,16 +3671,16 @@ CUDA_BLOCK = r"""// What the blocks of every KV format share: the layout of shar
 constexpr int START_BARRIER = 14;
 
 // SCORING warpgroups make scores, of tiles in turn; HOLDING ones hold output. STAGES: tiles of BYTES in shared memory. P_TILES: room for P.
-// THREADS: of the whole block.
-template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int THREADS_>
+// SLOTS: pairs of barriers. THREADS: of the whole block.
+template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int SLOTS_, int THREADS_>
 struct Block {
   static constexpr Kv KV = KV_;
-  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
+  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, SLOTS = SLOTS_, THREADS = THREADS_;
   // Offsets in shared memory, bytes. The combine overlays the tiles.
   static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES;
   static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
-  static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
+  static constexpr int FULL = BARRIERS, EMPTY = FULL + SLOTS * 8, EXCHANGE = EMPTY + SLOTS * 8, END = EXCHANGE + 16;
   static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES;
   static_assert(INBOX + INBOX_BYTES <= Q);
   static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
@@ -3714,13 +3691,13 @@ struct Block {
             reinterpret_cast<float4*>(smem), smem + OUTBOX, smem + INBOX, bars, bars + 8};
   }
 
-  // One thread, before the block's cluster_arrive. `fillers`: arrivals that make a tile full; `readers`: that make it empty.
-  static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers, int readers) {
+  // One thread, before the block's cluster_arrive. `fillers`: arrivals that make a tile full.
+  static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers) {
     const uint32_t full = smem_u32(smem) + FULL, empty = smem_u32(smem) + EMPTY;
     init_exchange(exchange(smem), blockIdx.x, a.cluster);
-    for (int i = 0; i < STAGES; i++) {
+    for (int i = 0; i < SLOTS; i++) {
       mbar_init(full + i * 8, fillers);
-      mbar_init(empty + i * 8, readers);
+      mbar_init(empty + i * 8, 4);
     }
     mbar_init_fence();
   }
@@ -3756,7 +3733,7 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
   const int wg = warp >> 2, ww = warp & 3;
   const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane);
   Softmax x;
-  Output<8> o;
+  Output o;
   x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);
   o.clear();
   const uint32_t q_addr = tile0 + B::Q, p_addr = tile0 + B::P + wg * 2 * P_BYTES;
@@ -3801,7 +3778,7 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
   reduce_sums(e, x, wg, ww, lane);
   bar_sync(FINISH_BARRIER, NWG * 128);                   // nobody of this block reads a KV stage any more
   const float reference[2] = {e.ml[wg * ROWS + (lane >> 2)].x, e.ml[wg * ROWS + 8 + (lane >> 2)].x};
-  combine<KV, NWG, NWG, NWG * 128>(a, w, e, o, reference, kv_scale, wg, ww, lane);
+  combine<KV, NWG, NWG>(a, w, e, o, reference, kv_scale, wg, ww, lane);
 }
 """
 
@@ -3812,7 +3789,7 @@ CUDA_DIRECT = r"""// MLA decode over an fp8 (e4m3) or bf16 KV cache: the copy en
 
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
 template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
-struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, NWG * 128 + 32> {
+struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, STAGES, NWG * 128 + 32> {
   static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
   static constexpr bool PAGED = PAGED_;
 };
@@ -3902,7 +3879,7 @@ mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   Work w(a);
   if (warp == L::HOLDING * 4) {
-    if (lane == 0) L::init_barriers(a, smem, 1, 4);
+    if (lane == 0) L::init_barriers(a, smem, 1);
     cluster_arrive();
     Producer<L>{a, w, &wide_map, &rope_map, smem_u32(smem)}.run(lane);
   } else {
@@ -3936,21 +3913,31 @@ constexpr int LARGEST_E8M0 = 127 + 13, SMALLEST_E8M0 = 127 - 13, SMALLEST_BASE =
 
 // A stage of PACKED_BYTES: packed rows of a tile and their scales.
 struct PackedTile {
-  const uint8_t *kv, *e8m0;
+  const uint8_t *kv, *e8m0, *e8m0_end;
   uint32_t skipped;                                      // bytes of the stage before the first scale
   int rows, stride;
 
-  __device__ __forceinline__ PackedTile(const Args& a, const Work& w, int t) : rows(min(TILE, w.len - (w.tile0 + t) * TILE)), stride(a.e8m0_stride) {
+  __device__ __forceinline__ PackedTile(const Args& a, const Work& w, int t)
+      : e8m0_end(a.kv_e8m0_end), rows(min(TILE, w.len - (w.tile0 + t) * TILE)), stride(a.e8m0_stride) {
     const size_t row = (size_t)w.row0 + (w.tile0 + t) * TILE;
     kv = a.kv + row * ROW_BYTES4;
     e8m0 = a.kv_e8m0 + row * stride;
     skipped = (uint32_t)(uintptr_t)e8m0 & 15;
   }
-  __device__ __forceinline__ uint32_t scale_bytes() const { return (skipped + rows * stride + 15) & ~15u; }
-  __device__ __forceinline__ void expect(uint32_t bar) const { mbar_expect(bar, rows * ROW_BYTES4 + scale_bytes()); }
+  // Scales are copied in units of 16 bytes, as far as those end with the tensor.
+  __device__ __forceinline__ uint32_t bulk_bytes() const {
+    const uint32_t bytes = (skipped + rows * stride + 15) & ~15u;
+    const size_t there = e8m0_end - (e8m0 - skipped);
+    return bytes <= there ? bytes : (uint32_t)there & ~15u;
+  }
+  __device__ __forceinline__ void expect(uint32_t bar) const { mbar_expect(bar, rows * ROW_BYTES4 + bulk_bytes()); }
+  // Comes before `expect`, whose arrival the last few scales are seen after.
   __device__ __forceinline__ void copy(uint32_t stage, uint32_t bar) const {
+    const uint32_t bytes = bulk_bytes();
     bulk_load(stage, kv, rows * ROW_BYTES4, bar);
-    bulk_load(stage + PACKED_ROWS, e8m0 - skipped, scale_bytes(), bar);
+    bulk_load(stage + PACKED_ROWS, e8m0 - skipped, bytes, bar);
+#pragma unroll 1
+    for (uint32_t i = bytes; i < skipped + rows * stride; i++) st_shared_u8(stage + PACKED_ROWS + i, __ldg(e8m0 - skipped + i));
   }
 };
 
@@ -3995,30 +3982,33 @@ struct TokenQuarter {
 
 # >>> kernels/cuda/unpacked.cuh
 CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache. SCORING warpgroups take the tiles in turn: they copy packed rows to shared memory, unpack them to e5m2 in
-// registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. Two more warpgroups multiply every tile's P by its V
-// and hold 256 dims of the output each. Every scoring warpgroup has a running maximum of its own, which travels with P.
+// registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. HOLDING others take the tiles in turn, multiply
+// P by V and hold the output. Every scoring warpgroup has a running maximum of its own, which travels with P.
 #pragma once
 #include "block.cuh"
 #include "unpack.cuh"
 
-constexpr int V_BYTES = 4 * BOX, SUMS_BARRIER = 13, HOLDERS = 2 * 128;
+constexpr int V_BYTES = 4 * BOX, SUMS_BARRIER = 13;
 
-// A stage of P and V for each scoring warpgroup. PACKED: packed tiles, a ring that all of them share; but parity waits are only right one phase
-// behind, so every warpgroup has barriers of its own for each place of the ring.
-// REGS, HOLDER_REGS: registers per thread of the two kinds, out of what the block is launched with.
-template <int SCORING, int PACKED_, int REGS_, int HOLDER_REGS_>
-struct Unpacked : Block<Kv::e5m2, SCORING, 1, SCORING, V_BYTES, SCORING, SCORING * 128 + HOLDERS> {
-  static constexpr int PACKED = PACKED_, REGS = REGS_, HOLDER_REGS = HOLDER_REGS_, REFERENCES = (Unpacked::END + 15) & ~15, PACKED_AT = REFERENCES + SCORING * ROWS * 4;
-  static constexpr int PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, SMEM = PACKED_FULL + SCORING * PACKED * 8;
+// STAGES of P and V; PACKED: packed tiles. A stage belongs to warpgroups in turn, but parity waits are only right one phase behind: every
+// warpgroup has barriers of its own for each stage.
+template <int SCORING, int HOLDING, int STAGES, int PACKED_>
+struct Unpacked : Block<Kv::e5m2, SCORING, HOLDING, STAGES, V_BYTES, STAGES, STAGES * HOLDING, (SCORING + HOLDING) * 128> {
+  static constexpr int PACKED = PACKED_, PACKED_SLOTS = PACKED * SCORING, REFERENCES = (Unpacked::END + 15) & ~15;
+  static constexpr int PACKED_AT = REFERENCES + STAGES * ROWS * 4, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, SMEM = PACKED_FULL + PACKED_SLOTS * 8;
   static_assert(PACKED_FULL % 8 == 0 && SMEM <= 232448);
-  static_assert(PACKED >= SCORING && PACKED % SCORING, "the ring's places come to every warpgroup in turn");
+  static_assert(STAGES % SCORING == 0, "a scoring warpgroup waits for what it filled itself");
 
-  static __device__ __forceinline__ uint32_t packed_at(uint32_t smem0, int place) { return smem0 + PACKED_AT + place * PACKED_BYTES; }
-  static __device__ __forceinline__ uint32_t packed_full(uint32_t smem0, int wg, int place) { return smem0 + PACKED_FULL + (wg * PACKED + place) * 8; }
+  static __device__ __forceinline__ uint32_t full(uint32_t smem0, int t) { return smem0 + Unpacked::FULL + (uint32_t)t % Unpacked::SLOTS * 8; }
+  static __device__ __forceinline__ uint32_t empty(uint32_t smem0, int t) { return smem0 + Unpacked::EMPTY + (uint32_t)t % Unpacked::SLOTS * 8; }
+  static __device__ __forceinline__ int parity(int t) { return (uint32_t)t / Unpacked::SLOTS & 1; }
+  static __device__ __forceinline__ uint32_t packed_at(uint32_t smem0, int t) { return smem0 + PACKED_AT + (uint32_t)t % PACKED * PACKED_BYTES; }
+  static __device__ __forceinline__ uint32_t packed_full(uint32_t smem0, int t) { return smem0 + PACKED_FULL + (uint32_t)t % PACKED_SLOTS * 8; }
+  static __device__ __forceinline__ int packed_parity(int t) { return (uint32_t)t / PACKED_SLOTS & 1; }
 
   // One thread, before anything else.
   static __device__ __forceinline__ void init_packed(uint32_t smem0) {
-    for (int i = 0; i < SCORING * PACKED; i++) mbar_init(smem0 + PACKED_FULL + i * 8, 1);
+    for (int i = 0; i < PACKED_SLOTS; i++) mbar_init(smem0 + PACKED_FULL + i * 8, 1);
     mbar_init_fence();
   }
 };
@@ -4030,15 +4020,12 @@ struct Loader {
   Work& w;
   uint32_t smem0;
 
-  __device__ __forceinline__ uint32_t full(int t) const { return L::packed_full(smem0, (uint32_t)t % L::SCORING, (uint32_t)t % L::PACKED); }
-  __device__ __forceinline__ uint32_t at(int t) const { return L::packed_at(smem0, (uint32_t)t % L::PACKED); }
-
-  // To a place that is free.
+  // To a stage that is free.
   __device__ __forceinline__ void load(int t) const {
     if (t >= w.tiles) return;
     const PackedTile tile(a, w, t);
-    tile.expect(full(t));
-    tile.copy(at(t), full(t));
+    tile.copy(L::packed_at(smem0, t), L::packed_full(smem0, t));
+    tile.expect(L::packed_full(smem0, t));
   }
   // The first tiles. Those that nobody waits behind are started before it is known for sure which they are, if that can be.
   __device__ __forceinline__ void start() const {
@@ -4049,14 +4036,14 @@ struct Loader {
       expected.expect_tiles(a);
       started = min(expected.tiles, L::SCORING);
 #pragma unroll 1
-      for (int t = 0; t < started; t++) PackedTile(a, expected, t).copy(at(t), full(t));
+      for (int t = 0; t < started; t++) PackedTile(a, expected, t).copy(L::packed_at(smem0, t), L::packed_full(smem0, t));
     }
     w.set_tiles(a, bounds);
 #pragma unroll 1
-    for (int t = 0; t < started; t++) PackedTile(a, expected, t).expect(full(t));
+    for (int t = 0; t < started; t++) PackedTile(a, expected, t).expect(L::packed_full(smem0, t));
     if (started && !w.same_tokens(expected)) {
 #pragma unroll 1
-      for (int t = 0; t < started; t++) discard_copies(full(t));
+      for (int t = 0; t < started; t++) discard_copies(L::packed_full(smem0, t));
       started = 0;
     }
 #pragma unroll 1
@@ -4070,20 +4057,6 @@ struct Scorer {
   Work& w;
   uint8_t* smem;
   int wg, warp, lane;
-  uint32_t smem0, full, empty, p;                        // the warpgroup's stage
-  uint32_t at[4];                                        // where this lane stores a row of V, of each operand of a group
-  int q, token;                                          // quarter of its tokens' chunks; the first of its two tokens
-
-  __device__ __forceinline__ Scorer(const Args& a, Work& w, uint8_t* smem, int wg, int warp, int lane)
-      : a(a), w(w), smem(smem), wg(wg), warp(warp), lane(lane), smem0(smem_u32(smem)), q(lane & 3), token(warp * 16 + token_of_row(lane >> 2)) {
-    full = smem0 + L::FULL + wg * 8;
-    empty = smem0 + L::EMPTY + wg * 8;
-    p = p_store_addr(smem0 + L::P + wg * P_BYTES, warp, lane);
-    // Of the four matrices that are stored at once: rows 0 to 7 and 8 to 15 of the first 16 bytes, then of the next.
-    const uint32_t row = (warp * 16 + (lane & 15)) * 128 + (((lane >> 4) ^ (lane & 7)) << 4);
-#pragma unroll
-    for (int j = 0; j < 4; j++) at[j] = smem0 + wg * V_BYTES + (row ^ (j << 5));
-  }
 
   // One chunk of each of this lane's two tokens, of dims 128 group .., as the operand of four products.
   __device__ __forceinline__ void score_group(float (&d)[16], uint32_t (&operand)[4][4], const TokenQuarter& low, const TokenQuarter& high, int group,
@@ -4102,7 +4075,7 @@ struct Scorer {
       wgmma_e5m2(d, operand[j], pack_u64(q_low + (group * Q_BOX + j * 32) / 16, (1024u >> 4) | (1u << 30)), group + j);
     wgmma_commit();
   }
-  __device__ __forceinline__ void score_rope(float (&d)[16], uint32_t (&operand)[2][4], const TokenQuarter& low, const TokenQuarter& high,
+  __device__ __forceinline__ void score_rope(float (&d)[16], uint32_t (&operand)[2][4], const TokenQuarter& low, const TokenQuarter& high, int q,
                                              uint32_t q_low) const {
 #pragma unroll
     for (int j = 0; j < 2; j++) {
@@ -4114,73 +4087,70 @@ struct Scorer {
     for (int j = 0; j < 2; j++) wgmma_e5m2(d, operand[j], pack_u64(q_low + (4 * Q_BOX + j * 32) / 16, (512u >> 4) | (2u << 30)), 1);
     wgmma_commit();
   }
-  // V of one group as the operands lie, swizzled like a tile that the copy engine writes: 16 bytes of a row are four dims of each of its lanes,
-  // so that byte 16 u + 4 q + i of 128 is dim 32 q + 4 u + i (dim_of).
-  __device__ __forceinline__ void store_group(const uint32_t (&operand)[4][4], int group) const {
+  // V is swizzled like a tile that the copy engine writes.
+  __device__ __forceinline__ void store_group(uint32_t v, const uint32_t (&operand)[4][4], int group, int q, int row) const {
 #pragma unroll
-    for (int j = 0; j < 4; j++) stmatrix4(at[j] + group * BOX, operand[j]);
-  }
-
-  // The warpgroup's n-th tile, which is tile t of the sequence and lies packed at `packed`.
-  __device__ __forceinline__ void score(Softmax& x, int n, int t, uint32_t packed) const {
-    const PackedTile tile(a, w, t);
-    const TokenQuarter low(packed, tile, token, q), high(packed, tile, token + 8, q);
-    const uint32_t q_low = operand_low(smem0 + L::Q);
-    float d[16], s[8];
-    uint32_t operand[4][4], rope[2][4];
+    for (int half = 0; half < 2; half++)
 #pragma unroll
-    for (int group = 0; group < 4; group++) {
-      score_group(d, operand, low, high, group, q_low);
-      if (group == 0 && n > 0) mbar_wait(empty, (n - 1) & 1);
-      store_group(operand, group);
-      if (group < 3) wgmma_wait_for_registers<0>();
-    }
-    score_rope(d, rope, low, high, q_low);
-    Bases bases;
-    bases.exponent[0] = low.base;
-    bases.exponent[1] = high.base;
-    wgmma_wait(d);
-    tile_logits<Kv::e5m2>(s, d, x, bases, (w.tile0 + t) * TILE + token, w.len);
-    tile_softmax<Kv::e5m2>(x, s, bases, p, reinterpret_cast<float*>(smem + L::TOP) + wg * 64, 1 + wg, warp, lane, [](const float (&)[4]) {});
-    if (warp == 0 && lane < 4)
-#pragma unroll
-      for (int i = 0; i < 4; i++) reinterpret_cast<float*>(smem + L::REFERENCES)[wg * ROWS + (i >> 1) * 8 + lane * 2 + (i & 1)] = x.m[i];
-    __syncwarp();
-    if (lane == 0) mbar_arrive(full);
+      for (int k = 0; k < 2; k++) {
+        const uint32_t dims[4] = {operand[2 * k][half], operand[2 * k][half + 2], operand[2 * k + 1][half], operand[2 * k + 1][half + 2]};
+        st_shared(v + group * BOX + (row + half * 8) * 128 + (((2 * q + k) ^ (row & 7)) << 4), dims);
+      }
   }
 
   __device__ __forceinline__ void run() const {
-    Softmax x;
-    x.init(reinterpret_cast<const float*>(smem + L::ROW_SCALE), a.sm_scale, lane);
-    int place = wg, visits = 0, round = 0;               // of the ring; how often it has been around
+    const uint32_t smem0 = smem_u32(smem), q_low = operand_low(smem0 + L::Q);
+    const int row = warp * 16 + (lane >> 2), q = lane & 3, token = warp * 16 + token_of_row(lane >> 2);
+    float* top = reinterpret_cast<float*>(smem + L::TOP) + wg * 64;
+    Softmax softmax;
+    softmax.init(reinterpret_cast<const float*>(smem + L::ROW_SCALE), a.sm_scale, lane);
 #pragma unroll 1
-    for (int n = 0, t = wg; t < w.tiles; n++, t += L::SCORING) {
-      mbar_wait(L::packed_full(smem0, wg, place), round & 1);
-      score(x, n, t, L::packed_at(smem0, place));
-      if (warp == 0 && lane == 0) Loader<L>{a, w, smem0}.load(t + L::PACKED);   // the softmax's barrier: all four warps have read their rows
-      place += L::SCORING;
-      if (place >= L::PACKED) place -= L::PACKED;
-      if (++visits == L::PACKED) {
-        visits = 0;
-        round++;
+    for (int t = wg; t < w.tiles; t += L::SCORING) {
+      const uint32_t stage = (uint32_t)t % L::STAGES, v = smem0 + stage * V_BYTES;
+      const PackedTile tile(a, w, t);
+      mbar_wait(L::packed_full(smem0, t), L::packed_parity(t));
+      const TokenQuarter low(L::packed_at(smem0, t), tile, token, q), high(L::packed_at(smem0, t), tile, token + 8, q);
+      float d[16];
+      uint32_t operand[4][4], rope[2][4];
+#pragma unroll
+      for (int group = 0; group < 4; group++) {
+        score_group(d, operand, low, high, group, q_low);
+        if (group == 0 && t >= L::STAGES) mbar_wait(L::empty(smem0, t - L::STAGES), L::parity(t - L::STAGES));
+        store_group(v, operand, group, q, row);
+        if (group < 3) wgmma_wait_for_registers<0>();
       }
+      score_rope(d, rope, low, high, q, q_low);
+      Bases bases;
+      bases.exponent[0] = low.base;
+      bases.exponent[1] = high.base;
+      float s[8];
+      wgmma_wait(d);
+      tile_logits<Kv::e5m2>(s, d, softmax, bases, (w.tile0 + t) * TILE + token, w.len);
+      tile_softmax<Kv::e5m2>(softmax, s, bases, p_store_addr(smem0 + L::P + stage * P_BYTES, warp, lane), top, 1 + wg, warp, lane, [](const float (&)[4]) {});
+      if (warp == 0 && lane < 4)
+#pragma unroll
+        for (int i = 0; i < 4; i++) reinterpret_cast<float*>(smem + L::REFERENCES)[stage * ROWS + (i >> 1) * 8 + lane * 2 + (i & 1)] = softmax.m[i];
+      __syncwarp();
+      if (lane == 0) mbar_arrive(L::full(smem0, t));
+      if (warp == 0 && lane == 0) Loader<L>{a, w, smem0}.load(t + L::PACKED);   // the softmax's barrier: all four warps have read their rows
     }
-    reduce_sums(L::exchange(smem), x, wg, warp, lane);
+    reduce_sums(L::exchange(smem), softmax, wg, warp, lane);
     bar_sync(SUMS_BARRIER, L::THREADS);
   }
 };
 
-// The warpgroups that hold the output: warp `warp` of eight, dims 64 warp .. in the order in which V lies.
+// A warpgroup that holds output.
 template <class L>
-__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int warp, int lane) {
+__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int wg, int warp, int lane) {
   const uint32_t smem0 = smem_u32(smem);
   const float* references = reinterpret_cast<const float*>(smem + L::REFERENCES) + (lane >> 2);
   float reference[2] = {-INFINITY, -INFINITY};           // the largest so far, of rows lane / 4 and lane / 4 + 8
-  Output<4> o;
+  Output o;
   o.clear();
 #pragma unroll 1
-  for (int t = 0, stage = 0, round = 0; t < w.tiles; t++) {
-    mbar_wait(smem0 + L::FULL + stage * 8, round & 1);
+  for (int t = wg; t < w.tiles; t += L::HOLDING) {
+    const uint32_t stage = (uint32_t)t % L::STAGES;
+    mbar_wait(L::full(smem0, t), L::parity(t));
     const float m[2] = {references[stage * ROWS], references[stage * ROWS + 8]};
     if (__any_sync(~0u, m[0] > reference[0] || m[1] > reference[1])) {
       const float grown[2] = {fmaxf(m[0], reference[0]), fmaxf(m[1], reference[1])};
@@ -4189,22 +4159,18 @@ __device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_
       reference[1] = grown[1];
     }
     const float low = part_weight(m[0], reference[0]), high = part_weight(m[1], reference[1]);
-    const uint32_t lows = pack_f16(low, low), highs = pack_f16(high, high), v = smem0 + stage * V_BYTES + (warp >> 1) * BOX;
-    tile_output8<true, 4>(o.acc, v, (warp & 1) * 4, smem0 + L::P + stage * P_BYTES, lane, [&](uint32_t(&weights)[4]) {
+    const uint32_t lows = pack_f16(low, low), highs = pack_f16(high, high);
+    tile_output8<true>(o.acc, smem0 + stage * V_BYTES + warp * BOX, smem0 + L::P + stage * P_BYTES, lane, [&](uint32_t(&weights)[4]) {
       weights[0] = mul_f16x2(weights[0], lows);
       weights[1] = mul_f16x2(weights[1], highs);
       weights[2] = mul_f16x2(weights[2], lows);
       weights[3] = mul_f16x2(weights[3], highs);
     });
     __syncwarp();
-    if (lane == 0) mbar_arrive(smem0 + L::EMPTY + stage * 8);
-    if (++stage == L::SCORING) {
-      stage = 0;
-      round++;
-    }
+    if (lane == 0) mbar_arrive(L::empty(smem0, t));
   }
   bar_sync(SUMS_BARRIER, L::THREADS);
-  combine<Kv::e5m2, 1, L::SCORING, HOLDERS>(a, w, L::exchange(smem), o, reference, 1.f, warp >> 2, warp & 3, lane);
+  combine<Kv::e5m2, L::HOLDING, L::SCORING>(a, w, L::exchange(smem), o, reference, 1.f, wg, warp, lane);
 }
 
 template <class L>
@@ -4213,23 +4179,21 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_const
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
   Work w(a);
   if (wg < L::SCORING) {
-    take_registers<L::REGS>();
     prepare_queries<L>(a, w, smem, warp, lane);
-    Scorer<L>(a, w, smem, wg, warp & 3, lane).run();
+    Scorer<L>{a, w, smem, wg, warp & 3, lane}.run();
   } else {
-    give_registers<L::HOLDER_REGS>();
     if (warp == L::SCORING * 4 && lane == 0) {
       const Loader<L> loader{a, w, smem_u32(smem)};
       L::init_packed(loader.smem0);
       loader.start();
-      L::init_barriers(a, smem, 4, HOLDERS / 32);
+      L::init_barriers(a, smem, 4);
     } else {
       w.find_tiles(a);
     }
     __syncwarp();
     cluster_arrive();
     bar_sync(START_BARRIER, L::THREADS);
-    hold_output<L>(a, w, smem, warp - L::SCORING * 4, lane);
+    hold_output<L>(a, w, smem, wg - L::SCORING, warp & 3, lane);
   }
 }
 """
@@ -4245,7 +4209,7 @@ using Narrow = Direct<Kv::e4m3, 1, 2, 2, false>;       // 1: one warpgroup and t
 using Paged = Direct<Kv::e4m3, 2, 5, 1, true>;         // 2
 using Bf16 = Direct<Kv::bf16, 2, 2, 1, false>;         // 3
 using Bf16Paged = Direct<Kv::bf16, 2, 2, 1, true>;     // 4
-using Mxfp4 = Unpacked<3, 5, 112, 72>;                 // 5
+using Mxfp4 = Unpacked<3, 1, 3, 5>;                    // 5
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
 template <class F>
@@ -4365,6 +4329,7 @@ int mla_decode(int variant, Maps* maps, const void* kv, long kv_rows, const Args
 
 # from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -4382,9 +4347,16 @@ def find_nvcc() -> str | None:
     return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
 
 
+@functools.cache
 def library_cache() -> Path:
-    """The folder that compiled libraries are kept in."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+    """The folder that compiled libraries are kept in; one of this process's own where the user's cache cannot be written."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache):
+            return cache
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="kernelproof-cuda-"))
 
 
 def compile_library(sources: dict[str, str], name: str, folder: Path) -> Path:
@@ -4468,7 +4440,7 @@ H200_MULTIPROCESSORS = 132
 MXFP4_TILES = 24  # of a block; measured on an H200: 16 are faster as fp8, 32 as mxfp4
 MAP_ALIGNMENT = 64
 MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
-CUDA_POINTERS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_indptr", "block_table", "out", "part", "part_ml", "tickets")
+CUDA_POINTERS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_e8m0_end", "kv_indptr", "block_table", "out", "part", "part_ml", "tickets")
 CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits", "uniform_len")
 
 
@@ -4594,7 +4566,7 @@ class CudaPlan:
         else:
             kv, scale = kv_data["mxfp4"]
             scale = scale.contiguous()
-            args.kv_e8m0, args.e8m0_stride = scale.data_ptr(), scale.shape[1]
+            args.kv_e8m0, args.kv_e8m0_end, args.e8m0_stride = scale.data_ptr(), scale.data_ptr() + scale.numel(), scale.shape[1]
         kv_rows = kv.shape[0]
         if not kv_rows:
             return self.out.zero_()

@@ -6,7 +6,7 @@ What bubblewrap does, for machines that lack it; works for every user where the 
 import ctypes
 import os
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from harness import libc
@@ -34,23 +34,26 @@ def isolate(network: bool, processes: bool) -> None:
     libc.mount("none", "/", "", MS_REC | MS_PRIVATE)
 
 
-def enter_root(build: str, read: Iterable[str], write: Iterable[str], own_tmp: bool, processes: bool) -> None:
+def enter_root(build: str, read: Iterable[str], write: Collection[str], own_tmp: bool, processes: bool) -> None:
     """Make a root at the folder `build` in which `read` is read-only, `write` is not, and nothing else exists; go there.
+    With "/" in `write` it is the old root, and everything is as writable as it was.
 
     `own_tmp`: an empty /tmp and /dev/shm. `processes`: a /proc that shows this process namespace alone. Raises OSError.
     """
     libc.mount("tmpfs", build, "tmpfs", SAFE, "mode=755")
-    ordered = sorted(read, key=len)
+    ordered, sealed = sorted(read, key=len), "/" not in write
+    if not sealed:
+        ordered = ["/"]
     if ordered[0] == "/":
-        _place(ordered.pop(0), build, _seal)
+        _place(ordered.pop(0), build, _seal if sealed else _leave)
     if own_tmp:
         for path in ("/tmp", "/dev/shm"):
             os.makedirs(build + path, exist_ok=True)
             libc.mount("tmpfs", build + path, "tmpfs", SAFE, TMPFS_OPTIONS)
     for path in ordered:
         _place(path, build, _seal)
-    for path in sorted(write, key=len):
-        _place(path, build, lambda target: None)
+    for path in sorted(write, key=len) if sealed else ():
+        _place(path, build, _leave)
     if processes:
         _mount_proc(build + "/proc")
     else:
@@ -59,8 +62,13 @@ def enter_root(build: str, read: Iterable[str], write: Iterable[str], own_tmp: b
     libc.syscall("pivot_root", _pivot_root_number(), _path(build), _path(build))
     os.chdir("/")
     libc.unmount(".", MNT_DETACH)
-    libc.mount("none", "/", "", MS_REMOUNT | MS_BIND | MS_RDONLY | SAFE)
+    if sealed:
+        libc.mount("none", "/", "", MS_REMOUNT | MS_BIND | MS_RDONLY | SAFE)
     os.chdir(working)
+
+
+def _leave(target: str) -> None:
+    """A mount stays as it is."""
 
 
 def _place(path: str, root: str, finish: Callable[[str], None]) -> None:

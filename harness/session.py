@@ -246,7 +246,7 @@ class Session:
 
     def open_ledger(self) -> Ledger:
         """Accounts for the calls of one case."""
-        return Ledger(self._idle_ns)
+        return Ledger(self._idle_ns, on_device=self._device.type != "cpu")
 
     def believe(self, ledger: Ledger) -> None:
         """Raises ClockTampered if the times in a ledger cannot be true."""

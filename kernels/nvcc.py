@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -19,9 +20,16 @@ def find_nvcc() -> str | None:
     return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
 
 
+@functools.cache
 def library_cache() -> Path:
-    """The folder that compiled libraries are kept in."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+    """The folder that compiled libraries are kept in; one of this process's own where the user's cache cannot be written."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache):
+            return cache
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="kernelproof-cuda-"))
 
 
 def compile_library(sources: dict[str, str], name: str, folder: Path) -> Path:

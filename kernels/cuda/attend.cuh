@@ -28,20 +28,19 @@ struct Softmax {
   }
 };
 
-// Output of one warp, of 16 UNITS dims: tiles of m16n8, rows lane / 4 and lane / 4 + 8, see tile_output.
-template <int UNITS>
+// Output of one warp: 16 tiles of m16n8, rows lane / 4 and lane / 4 + 8, see tile_output.
 struct Output {
-  float acc[2 * UNITS][4];
+  float acc[16][4];
   __device__ __forceinline__ void clear() {
 #pragma unroll
-    for (int c = 0; c < 2 * UNITS; c++)
+    for (int c = 0; c < 16; c++)
 #pragma unroll
       for (int i = 0; i < 4; i++) acc[c][i] = 0.f;
   }
   // Factors of rows lane / 4 and lane / 4 + 8.
   __device__ __forceinline__ void scale(float lo, float hi) {
 #pragma unroll
-    for (int c = 0; c < 2 * UNITS; c++) {
+    for (int c = 0; c < 16; c++) {
       acc[c][0] *= lo;
       acc[c][1] *= lo;
       acc[c][2] *= hi;
@@ -134,7 +133,7 @@ __device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], f
 }
 
 // Factors of the softmax's four rows, for the output's two: those of lane / 4 and lane / 4 + 8 are with lane (lane / 8).
-__device__ __forceinline__ void scale_output(Output<8>& o, const float (&alpha)[4], int lane) {
+__device__ __forceinline__ void scale_output(Output& o, const float (&alpha)[4], int lane) {
   const int src = lane >> 3;
   const float a0 = __shfl_sync(~0u, alpha[0], src), a1 = __shfl_sync(~0u, alpha[1], src);
   const float a2 = __shfl_sync(~0u, alpha[2], src), a3 = __shfl_sync(~0u, alpha[3], src);
@@ -177,12 +176,12 @@ __device__ __forceinline__ void clear_rows(uint32_t tile, int first, int warp, i
   __syncwarp();
 }
 
-// acc += P V for 16 UNITS dims of 8-bit tiles, from unit `first` of a box. A transposed ldmatrix unit is two dims of one token; the even and the
-// odd dims of a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
+// acc += P V for this warp's 128 dims, of 8-bit tiles (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
+// a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
 // e5m2 is the high byte of an f16 and needs no conversion.
 // `weigh(weights)` may change the A operand: rows lane / 4 (0 and 2) and lane / 4 + 8 (1 and 3).
-template <bool E5M2, int UNITS, class Weigh>
-__device__ __forceinline__ void tile_output8(float (&acc)[2 * UNITS][4], uint32_t box, int first, uint32_t p, int lane, Weigh&& weigh) {
+template <bool E5M2, class Weigh>
+__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane, Weigh&& weigh) {
   const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
   const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
 #pragma unroll
@@ -191,9 +190,9 @@ __device__ __forceinline__ void tile_output8(float (&acc)[2 * UNITS][4], uint32_
     ldmatrix4(weights, prow + ks * 32);
     weigh(weights);
 #pragma unroll
-    for (int c = 0; c < UNITS; c += 2) {
+    for (int c = 0; c < 8; c += 2) {
       uint32_t x[4];
-      ldmatrix4_trans(x, vrow + ks * 2048 + (chunk ^ ((first + c) << 4)));
+      ldmatrix4_trans(x, vrow + ks * 2048 + (chunk ^ (c << 4)));
 #pragma unroll
       for (int j = 0; j < 2; j++) {
         uint32_t even0, odd0, even1, odd1;
@@ -237,5 +236,5 @@ __device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, 
   if constexpr (KV == Kv::bf16)
     tile_output16(acc, tile + warp * 2 * BOX, p, lane);
   else
-    tile_output8<false, 8>(acc, tile + warp * BOX, 0, p, lane, [](uint32_t (&)[4]) {});
+    tile_output8<false>(acc, tile + warp * BOX, p, lane, [](uint32_t (&)[4]) {});
 }

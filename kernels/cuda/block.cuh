@@ -5,16 +5,16 @@
 constexpr int START_BARRIER = 14;
 
 // SCORING warpgroups make scores, of tiles in turn; HOLDING ones hold output. STAGES: tiles of BYTES in shared memory. P_TILES: room for P.
-// THREADS: of the whole block.
-template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int THREADS_>
+// SLOTS: pairs of barriers. THREADS: of the whole block.
+template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int SLOTS_, int THREADS_>
 struct Block {
   static constexpr Kv KV = KV_;
-  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
+  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, SLOTS = SLOTS_, THREADS = THREADS_;
   // Offsets in shared memory, bytes. The combine overlays the tiles.
   static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES;
   static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
-  static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
+  static constexpr int FULL = BARRIERS, EMPTY = FULL + SLOTS * 8, EXCHANGE = EMPTY + SLOTS * 8, END = EXCHANGE + 16;
   static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES;
   static_assert(INBOX + INBOX_BYTES <= Q);
   static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
@@ -25,13 +25,13 @@ struct Block {
             reinterpret_cast<float4*>(smem), smem + OUTBOX, smem + INBOX, bars, bars + 8};
   }
 
-  // One thread, before the block's cluster_arrive. `fillers`: arrivals that make a tile full; `readers`: that make it empty.
-  static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers, int readers) {
+  // One thread, before the block's cluster_arrive. `fillers`: arrivals that make a tile full.
+  static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers) {
     const uint32_t full = smem_u32(smem) + FULL, empty = smem_u32(smem) + EMPTY;
     init_exchange(exchange(smem), blockIdx.x, a.cluster);
-    for (int i = 0; i < STAGES; i++) {
+    for (int i = 0; i < SLOTS; i++) {
       mbar_init(full + i * 8, fillers);
-      mbar_init(empty + i * 8, readers);
+      mbar_init(empty + i * 8, 4);
     }
     mbar_init_fence();
   }
@@ -67,7 +67,7 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
   const int wg = warp >> 2, ww = warp & 3;
   const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane);
   Softmax x;
-  Output<8> o;
+  Output o;
   x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);
   o.clear();
   const uint32_t q_addr = tile0 + B::Q, p_addr = tile0 + B::P + wg * 2 * P_BYTES;
@@ -112,5 +112,5 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
   reduce_sums(e, x, wg, ww, lane);
   bar_sync(FINISH_BARRIER, NWG * 128);                   // nobody of this block reads a KV stage any more
   const float reference[2] = {e.ml[wg * ROWS + (lane >> 2)].x, e.ml[wg * ROWS + 8 + (lane >> 2)].x};
-  combine<KV, NWG, NWG, NWG * 128>(a, w, e, o, reference, kv_scale, wg, ww, lane);
+  combine<KV, NWG, NWG>(a, w, e, o, reference, kv_scale, wg, ww, lane);
 }

@@ -42,7 +42,6 @@ __device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, 
   mbar_init(e.table_full, 1);
   mbar_init(e.inbox_full, 1);
   mbar_init_fence();
-  if (cluster == 1) return;
   mbar_expect(e.table_full, cluster * ROWS * 8);
   mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES);
 }
@@ -65,20 +64,13 @@ __device__ __forceinline__ void store_out(const Args& a, const Work& w, int row,
   if (row < w.rows)
     *reinterpret_cast<uint2*>(a.out + ((size_t)w.first_row + row) * D_V + dim) = make_uint2(pack_bf16(o.x * s, o.y * s), pack_bf16(o.z * s, o.w * s));
 }
-// Eight dims in a row.
-__device__ __forceinline__ void store_out(const Args& a, const Work& w, int row, int dim, float4 o, float4 p, float s) {
-  if (row < w.rows)
-    *reinterpret_cast<uint4*>(a.out + ((size_t)w.first_row + row) * D_V + dim) =
-        make_uint4(pack_bf16(o.x * s, o.y * s), pack_bf16(o.z * s, o.w * s), pack_bf16(p.x * s, p.y * s), pack_bf16(p.z * s, p.w * s));
-}
 // Group g's partial output in global memory.
 __device__ __forceinline__ float4* part_of(const Args& a, int block, int g, int row, int dim) {
   return a.part + (((size_t)block * a.groups + g) * ROWS + row) * (D_V / 4) + dim / 4;
 }
-// Four values of this lane: row lane / 4 + 8 k, and of the warp's 128 bytes of a tile's row 16 c + 4 (lane % 4) + {0, 1, 2, 3}, of 8-bit tiles,
-// or of its 128 dims 16 c + 2 (lane % 4) + {0, 8, 1, 9}, as bf16 ones do.
-template <int UNITS>
-__device__ __forceinline__ float4 acc_float4(const Output<UNITS>& x, int c, int k) {
+// Four values of this lane: row lane / 4 + 8 k, and of the warp's 128 dims 16 c + 4 (lane % 4) + {0, 1, 2, 3}, as 8-bit tiles leave them,
+// or 16 c + 2 (lane % 4) + {0, 8, 1, 9}, as bf16 ones do.
+__device__ __forceinline__ float4 acc_float4(const Output& x, int c, int k) {
   return make_float4(x.acc[2 * c][2 * k], x.acc[2 * c + 1][2 * k], x.acc[2 * c][2 * k + 1], x.acc[2 * c + 1][2 * k + 1]);
 }
 
@@ -103,38 +95,29 @@ __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int w
   }
 }
 
-// (max, sum) of a row of the block, over its warpgroups.
-template <int SCORING>
-__device__ __forceinline__ float2 block_sum(const Exchange& e, int row) {
-  float2 ml = e.ml[row];
-#pragma unroll
-  for (int wg = 1; wg < SCORING; wg++) {
-    const float2 other = e.ml[wg * ROWS + row];
-    const float common = fmaxf(ml.x, other.x);
-    ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
-  }
-  return ml;
-}
-
-// To the tables of all blocks of the cluster; by `threads` threads.
+// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster; by `threads` threads.
 template <int SCORING>
 __device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const Exchange& e, int tid, int threads) {
   for (int i = tid; i < a.cluster * ROWS; i += threads) {
     const int row = i & 15, rank = i >> 4;
-    st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), block_sum<SCORING>(e, row), cluster_addr(e.table_full, rank));
+    float2 ml = e.ml[row];
+#pragma unroll
+    for (int wg = 1; wg < SCORING; wg++) {
+      const float2 other = e.ml[wg * ROWS + row];
+      const float common = fmaxf(ml.x, other.x);
+      ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
+    }
+    st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
   }
 }
 
-// (max, sum) of rows lane / 4 and lane / 4 + 8 over the cluster. The four lanes of a row share the table's 16 entries.
-template <int SCORING>
-__device__ __forceinline__ void cluster_sums(const Args& a, const Exchange& e, int lane, float2 (&total)[2]) {
+// Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8, so far relative to the maxima `reference`) to the cluster's
+// normalised output, and the cluster's (max, sum) of those rows. The four lanes of a row share the table's 16 entries.
+__device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, const float (&reference)[2], int lane, float (&factor)[2],
+                                              float2 (&total)[2]) {
 #pragma unroll
   for (int k = 0; k < 2; k++) {
     const int row = k * 8 + (lane >> 2);
-    if (a.cluster == 1) {
-      total[k] = block_sum<SCORING>(e, row);
-      continue;
-    }
     float2 ml[4];
     float common = -INFINITY, sum = 0.f;
 #pragma unroll
@@ -150,6 +133,7 @@ __device__ __forceinline__ void cluster_sums(const Args& a, const Exchange& e, i
 #pragma unroll
     for (int o = 1; o < 4; o <<= 1) sum += __shfl_xor_sync(~0u, sum, o);
     total[k] = make_float2(common, sum);
+    factor[k] = part_weight(reference[k], common) * inverse_sum(sum);
   }
 }
 
@@ -159,12 +143,12 @@ __device__ __forceinline__ float4* swap_slot(const Exchange& e, int k, int giver
   return e.swap + (k * (NWG - 1) + giver - (giver > k)) * 8 * 128 + lane_of_wg;
 }
 template <int NWG>
-__device__ __forceinline__ void give_rows(const Exchange& e, const Output<8>& x, int k, int wg, int lane_of_wg) {
+__device__ __forceinline__ void give_rows(const Exchange& e, const Output& x, int k, int wg, int lane_of_wg) {
 #pragma unroll
   for (int c = 0; c < 8; c++) swap_slot<NWG>(e, k, wg, lane_of_wg)[c * 128] = acc_float4(x, c, k);
 }
 template <int NWG>
-__device__ __forceinline__ void take_rows(const Exchange& e, Output<8>& x, int k, int lane_of_wg) {
+__device__ __forceinline__ void take_rows(const Exchange& e, Output& x, int k, int lane_of_wg) {
 #pragma unroll
   for (int giver = 0; giver < NWG; giver++) {
     if (giver == k) continue;
@@ -179,15 +163,13 @@ __device__ __forceinline__ void take_rows(const Exchange& e, Output<8>& x, int k
   }
 }
 
-// The same as four dims in a row, from this one of the warp's: bf16 lanes trade half of theirs with their neighbour. e5m2 tiles hold 128 dims in
-// another order (unpacked.cuh), of which `first` is the warp's first unit.
+// The same as four dims in a row, from 16 c + first_dim(lane): bf16 lanes trade half of theirs with their neighbour.
 template <Kv KV>
-__device__ __forceinline__ int dim_of(int c, int first, int lane) {
-  if (KV == Kv::e5m2) return (lane & 3) * 32 + (first + c) * 4;
-  return c * 16 + (KV == Kv::bf16 ? (lane & 1) * 8 + (lane & 2) * 2 : (lane & 3) * 4);
+__device__ __forceinline__ int first_dim(int lane) {
+  return KV == Kv::bf16 ? (lane & 1) * 8 + (lane & 2) * 2 : (lane & 3) * 4;
 }
-template <Kv KV, int UNITS>
-__device__ __forceinline__ float4 four_dims(const Output<UNITS>& x, int c, int k, int lane) {
+template <Kv KV>
+__device__ __forceinline__ float4 four_dims(const Output& x, int c, int k, int lane) {
   const float4 o = acc_float4(x, c, k);
   if (KV != Kv::bf16) return o;
   const bool odd = lane & 1;
@@ -196,26 +178,21 @@ __device__ __forceinline__ float4 four_dims(const Output<UNITS>& x, int c, int k
 }
 
 // What a block keeps of row half k: to its outbox, or, if it is alone, to the output or to its group's partial output.
-template <Kv KV, int UNITS>
-__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Output<UNITS>& x, float v_scale, int k, int warp,
-                                             int lane) {
-  const int row = k * 8 + (lane >> 2);
-  auto dim = [&](int c) { return warp * UNITS / 8 * 128 + dim_of<KV>(c, warp * UNITS % 8, lane); };
+template <Kv KV>
+__device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Output& x, float v_scale, int k, int warp, int lane) {
+  const int row = k * 8 + (lane >> 2), dim = warp * 128 + first_dim<KV>(lane);
   if (a.cluster > 1) {
 #pragma unroll
-    for (int c = 0; c < UNITS; c++) {
+    for (int c = 0; c < 8; c++) {
       const float4 o = four_dims<KV>(x, c, k, lane);
-      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + dim(c) * 2) = make_uint2(pack_share<KV>(o.x, o.y), pack_share<KV>(o.z, o.w));
+      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + (dim + c * 16) * 2) = make_uint2(pack_share<KV>(o.x, o.y), pack_share<KV>(o.z, o.w));
     }
-  } else if (a.groups == 1 && KV == Kv::e5m2) {
-#pragma unroll
-    for (int c = 0; c < UNITS; c += 2) store_out(a, w, row, dim(c), four_dims<KV>(x, c, k, lane), four_dims<KV>(x, c + 1, k, lane), v_scale);
   } else if (a.groups == 1) {
 #pragma unroll
-    for (int c = 0; c < UNITS; c++) store_out(a, w, row, dim(c), four_dims<KV>(x, c, k, lane), v_scale);
+    for (int c = 0; c < 8; c++) store_out(a, w, row, dim + c * 16, four_dims<KV>(x, c, k, lane), v_scale);
   } else {
 #pragma unroll
-    for (int c = 0; c < UNITS; c++) __stcg(part_of(a, w.block, w.group, row, dim(c)), four_dims<KV>(x, c, k, lane));
+    for (int c = 0; c < 8; c++) __stcg(part_of(a, w.block, w.group, row, dim + c * 16), four_dims<KV>(x, c, k, lane));
   }
 }
 
@@ -246,8 +223,9 @@ __device__ __forceinline__ float4 sum_inbox(const Args& a, const Exchange& e, co
 }
 
 // The groups of a sequence: every block has written its share; the last of `groups` to arrive combines them.
-template <int N>
+template <int NWG>
 __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, const Share& mine, float v_scale, int tid) {
+  constexpr int N = NWG * 128;
   __threadfence();
   bar_sync(FINISH_BARRIER, N);
   unsigned* ticket = a.tickets + (size_t)w.block * MAX_CLUSTER + w.rank;
@@ -273,24 +251,24 @@ __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, con
   }
 }
 
-// Called by the N threads that hold output, when e.ml holds the (max, sum) of the SCORING warpgroups that saw tokens and nobody of the block reads
-// a KV stage any more. NWG warpgroups hold all rows and dims, of different tokens; or, if that is one, warps hold 16 UNITS dims each.
-// `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
-template <Kv KV, int NWG, int SCORING, int N, int UNITS>
-__device__ __forceinline__ void combine(const Args& a, const Work& w, const Exchange& e, Output<UNITS>& x, const float (&reference)[2], float v_scale,
-                                        int wg, int warp, int lane) {
-  const int tid = (wg * 4 + warp) * 32 + lane;
+// Called by the NWG warpgroups that hold output, of every block of the cluster, when e.ml holds the (max, sum) of the SCORING warpgroups that
+// saw tokens and nobody of the block reads a KV stage any more. `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
+template <Kv KV, int NWG, int SCORING>
+__device__ __forceinline__ void combine(const Args& a, const Work& w, const Exchange& e, Output& x, const float (&reference)[2], float v_scale, int wg,
+                                        int warp, int lane) {
+  constexpr int N = NWG * 128;
+  const int tid = wg * 128 + warp * 32 + lane;
   cluster_wait();                                        // all blocks of the cluster have started
-  if (a.cluster > 1) {
-    publish_sums<SCORING>(a, w, e, tid, N);
-    mbar_wait(e.table_full, 0);                          // nobody of the cluster reads a KV stage any more
-  }
+  publish_sums<SCORING>(a, w, e, tid, N);
+  mbar_wait(e.table_full, 0);                            // nobody of the cluster reads a KV stage any more
+
+  float factor[2];
   float2 total[2];
-  cluster_sums<SCORING>(a, e, lane, total);
-  x.scale(part_weight(reference[0], total[0].x) * inverse_sum(total[0].y), part_weight(reference[1], total[1].x) * inverse_sum(total[1].y));
-  if constexpr (NWG == 1) {
-    deliver_rows<KV>(a, w, e, x, v_scale, 0, wg * 4 + warp, lane);
-    deliver_rows<KV>(a, w, e, x, v_scale, 1, wg * 4 + warp, lane);
+  final_factors(a, e, reference, lane, factor, total);
+  x.scale(factor[0], factor[1]);
+  if (NWG == 1) {
+    deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
+    deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
   } else if (wg == 0) {
     give_rows<NWG>(e, x, 1, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
@@ -310,7 +288,7 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
   if (a.cluster > 1) {
     fence_async_proxy();
     bar_sync(FINISH_BARRIER, N);
-    const int row = lane * (N / 32) + wg * 4 + warp;      // each copy takes its warp some 70 cycles: spread them
+    const int row = lane * NWG * 4 + wg * 4 + warp;      // each copy takes its warp some 70 cycles: spread them
     if (row < ROWS) send_row(a, w, e, row);
     __syncwarp();
     mbar_wait(e.inbox_full, 0);
@@ -329,7 +307,7 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
     if (wg == 0 && warp == 0 && (lane & 3) == 0)
 #pragma unroll
       for (int k = 0; k < 2; k++) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + k * 8 + (lane >> 2)] = total[k];
-    combine_groups<N>(a, w, mine, v_scale, tid);
+    combine_groups<NWG>(a, w, mine, v_scale, tid);
   }
   if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read
 }

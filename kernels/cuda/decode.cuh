@@ -21,7 +21,8 @@ struct Args {
   const __nv_bfloat16* q;      // [batch * rows, 576]
   const float* kv_scale;       // [1], fp8 only
   const uint8_t* kv;           // [total_kv, 288], mxfp4 only
-  const uint8_t* kv_e8m0;      // [total_kv, e8m0_stride], mxfp4 only
+  const uint8_t* kv_e8m0;      // [at least total_kv, e8m0_stride], mxfp4 only
+  const uint8_t* kv_e8m0_end;  // nothing from there on is read
   const int* kv_indptr;        // [batch + 1]
   const int* block_table;      // paged: [batch, table_stride] physical pages of 2^page_bits tokens
   __nv_bfloat16* out;          // [batch * rows, 512]
@@ -55,9 +56,7 @@ struct Work {
   }
   __device__ __forceinline__ void find_tiles(const Args& a) { set_tiles(a, bounds(a)); }
   // First KV row of the sequence and of the next one; loads that are on their way when this returns.
-  __device__ __forceinline__ int2 bounds(const Args& a) const {
-    return make_int2(load_now(a.kv_indptr + sequence), load_now(a.kv_indptr + sequence + 1));
-  }
+  __device__ __forceinline__ int2 bounds(const Args& a) const { return make_int2(load_now(a.kv_indptr + sequence), load_now(a.kv_indptr + sequence + 1)); }
   // What find_tiles will say if the host is right about the lengths: copies that start at once, and not a cold load later.
   __device__ __forceinline__ void expect_tiles(const Args& a) {
     set_tiles(a, make_int2(sequence * a.uniform_len, (sequence + 1) * a.uniform_len));

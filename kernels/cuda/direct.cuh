@@ -4,7 +4,7 @@
 
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
 template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
-struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, NWG * 128 + 32> {
+struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, STAGES, NWG * 128 + 32> {
   static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
   static constexpr bool PAGED = PAGED_;
 };
@@ -94,7 +94,7 @@ mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   Work w(a);
   if (warp == L::HOLDING * 4) {
-    if (lane == 0) L::init_barriers(a, smem, 1, 4);
+    if (lane == 0) L::init_barriers(a, smem, 1);
     cluster_arrive();
     Producer<L>{a, w, &wide_map, &rope_map, smem_u32(smem)}.run(lane);
   } else {

@@ -23,6 +23,7 @@ __device__ __forceinline__ uint32_t ld_shared_u32(uint32_t addr) {
 __device__ __forceinline__ void ld_shared(uint32_t (&x)[4], uint32_t addr) {
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(addr));
 }
+__device__ __forceinline__ void st_shared_u8(uint32_t addr, uint32_t x) { asm volatile("st.shared.u8 [%0], %1;" ::"r"(addr), "r"(x) : "memory"); }
 __device__ __forceinline__ void st_shared(uint32_t addr, uint32_t x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(addr), "r"(x) : "memory"); }
 __device__ __forceinline__ void st_shared(uint32_t addr, const uint32_t (&x)[4]) {
   asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");

@@ -22,21 +22,31 @@ constexpr int LARGEST_E8M0 = 127 + 13, SMALLEST_E8M0 = 127 - 13, SMALLEST_BASE =
 
 // A stage of PACKED_BYTES: packed rows of a tile and their scales.
 struct PackedTile {
-  const uint8_t *kv, *e8m0;
+  const uint8_t *kv, *e8m0, *e8m0_end;
   uint32_t skipped;                                      // bytes of the stage before the first scale
   int rows, stride;
 
-  __device__ __forceinline__ PackedTile(const Args& a, const Work& w, int t) : rows(min(TILE, w.len - (w.tile0 + t) * TILE)), stride(a.e8m0_stride) {
+  __device__ __forceinline__ PackedTile(const Args& a, const Work& w, int t)
+      : e8m0_end(a.kv_e8m0_end), rows(min(TILE, w.len - (w.tile0 + t) * TILE)), stride(a.e8m0_stride) {
     const size_t row = (size_t)w.row0 + (w.tile0 + t) * TILE;
     kv = a.kv + row * ROW_BYTES4;
     e8m0 = a.kv_e8m0 + row * stride;
     skipped = (uint32_t)(uintptr_t)e8m0 & 15;
   }
-  __device__ __forceinline__ uint32_t scale_bytes() const { return (skipped + rows * stride + 15) & ~15u; }
-  __device__ __forceinline__ void expect(uint32_t bar) const { mbar_expect(bar, rows * ROW_BYTES4 + scale_bytes()); }
+  // Scales are copied in units of 16 bytes, as far as those end with the tensor.
+  __device__ __forceinline__ uint32_t bulk_bytes() const {
+    const uint32_t bytes = (skipped + rows * stride + 15) & ~15u;
+    const size_t there = e8m0_end - (e8m0 - skipped);
+    return bytes <= there ? bytes : (uint32_t)there & ~15u;
+  }
+  __device__ __forceinline__ void expect(uint32_t bar) const { mbar_expect(bar, rows * ROW_BYTES4 + bulk_bytes()); }
+  // Comes before `expect`, whose arrival the last few scales are seen after.
   __device__ __forceinline__ void copy(uint32_t stage, uint32_t bar) const {
+    const uint32_t bytes = bulk_bytes();
     bulk_load(stage, kv, rows * ROW_BYTES4, bar);
-    bulk_load(stage + PACKED_ROWS, e8m0 - skipped, scale_bytes(), bar);
+    bulk_load(stage + PACKED_ROWS, e8m0 - skipped, bytes, bar);
+#pragma unroll 1
+    for (uint32_t i = bytes; i < skipped + rows * stride; i++) st_shared_u8(stage + PACKED_ROWS + i, __ldg(e8m0 - skipped + i));
   }
 };
 

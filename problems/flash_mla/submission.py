@@ -1353,6 +1353,7 @@ def list_args(cache: torch.Tensor, indices: torch.Tensor, length: torch.Tensor |
 
 # from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -1370,9 +1371,16 @@ def find_nvcc() -> str | None:
     return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
 
 
+@functools.cache
 def library_cache() -> Path:
-    """The folder that compiled libraries are kept in."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+    """The folder that compiled libraries are kept in; one of this process's own where the user's cache cannot be written."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelproof", "cuda")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache):
+            return cache
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="kernelproof-cuda-"))
 
 
 def compile_library(sources: dict[str, str], name: str, folder: Path) -> Path:
@@ -1423,6 +1431,7 @@ __device__ __forceinline__ uint32_t ld_shared_u32(uint32_t addr) {
 __device__ __forceinline__ void ld_shared(uint32_t (&x)[4], uint32_t addr) {
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(addr));
 }
+__device__ __forceinline__ void st_shared_u8(uint32_t addr, uint32_t x) { asm volatile("st.shared.u8 [%0], %1;" ::"r"(addr), "r"(x) : "memory"); }
 __device__ __forceinline__ void st_shared(uint32_t addr, uint32_t x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(addr), "r"(x) : "memory"); }
 __device__ __forceinline__ void st_shared(uint32_t addr, const uint32_t (&x)[4]) {
   asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");

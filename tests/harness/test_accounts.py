@@ -55,6 +55,22 @@ def test_a_wait_that_is_much_longer_than_the_call_contradicts():
     assert "kept the referee waiting for 38000 us" in made.contradiction()
 
 
+@pytest.mark.parametrize(
+    ("reported_us", "wall_us", "nbytes"),
+    [(10, 1920, 65_536), (76, 3343, 1 << 20), (47, 6333, 1 << 22), (268, 6889, 1 << 22)],
+)
+def test_what_calls_took_on_a_gpu_is_no_contradiction(reported_us, wall_us, nbytes):
+    """Answers seen on an H200: the device is held, emptied, and the output copied to the host besides the call."""
+    made = Ledger(on_device=True)
+    for _ in range(9):
+        made.enter(reported_us * 1000, wall_us * 1000, 0, None, nbytes)
+    assert not made.contradiction()
+    hidden = Ledger(on_device=True)
+    for _ in range(9):
+        hidden.enter(reported_us * 1000, (wall_us + 20_000) * 1000, 0, None, nbytes)
+    assert "kept the referee waiting" in hidden.contradiction()
+
+
 def test_delays_of_a_minority_prove_nothing():
     made = Ledger()
     for wall_ns in (10 * MS, 10 * MS, 900 * MS):

@@ -142,6 +142,19 @@ def test_threads_can_be_named_and_the_machine_not_changed(tmp_path, wall, proces
     assert behind(contained(wall, processes), tmp_path, code, {}) == [["named"], [True] * 3]
 
 
+@pytest.mark.parametrize(("wall", "processes"), WAYS)
+def test_files_can_be_written_where_that_layer_is_off(tmp_path, wall, processes):
+    """A sweep's workers share the machine's compiler caches; without bubblewrap their root was read-only all the same."""
+    outside = tmp_path / "cache"
+    outside.mkdir()
+    code = f"""
+    Path({str(outside)!r}, "compiled").write_text("x")
+    found = Path({str(outside)!r}, "compiled").read_text()
+    """
+    assert behind(contained(wall, processes, ALL_ON.without("read_only_files")), tmp_path, code, {}) == "x"
+    assert (outside / "compiled").read_text() == "x"
+
+
 def test_writes_go_to_the_scratch_folders_alone(run, tmp_path):
     places = [str(Path(sys.prefix, "planted")), "/usr/planted", str(Path.home() / "planted"), str(REPOSITORY / "planted")]
     private = [str(tmp_path / "planted")]  # in an own /tmp it can be written, and nobody sees it

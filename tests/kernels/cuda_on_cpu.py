@@ -79,6 +79,7 @@ def decode(
         kv_scale=scale.data_ptr(),
         kv=kv.data_ptr(),
         kv_e8m0=scale.data_ptr(),
+        kv_e8m0_end=scale.data_ptr() + scale.numel() * scale.element_size(),
         kv_indptr=kv_indptr.data_ptr(),
         block_table=table.data_ptr(),
         out=out.data_ptr(),

@@ -1,6 +1,9 @@
 """The CUDA kernels without a GPU: their own source on a CPU machine with adversarial schedules, against the fp64 oracle."""
 
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import cuda_on_cpu
 import pytest
@@ -99,3 +102,34 @@ def test_pages_anywhere(page_size):
     for kernel in ("fp8_paged", "bf16_paged"):
         out = cuda_on_cpu.decode(cache, kernel, 2, 1, pages=(table, page_size))
         assert worst_rel_l2(out, oracle(data, kernel.partition("_")[0])) < CUDA_REL_L2, kernel
+
+
+GUARDED = """
+import ctypes, mmap, sys
+sys.path[:0] = [{here!r}, {root!r}]
+import cuda_on_cpu, torch
+from mla_oracle import make_input
+data = make_input([300, 0, 64, 65, 1])
+values, scales = data[1]["mxfp4"]
+scales = scales.view(torch.uint8)[: values.shape[0]].contiguous()
+size = scales.numel()
+pages = -(-size // mmap.PAGESIZE)
+memory = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
+end = pages * mmap.PAGESIZE
+start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + end), mmap.PAGESIZE, 0) == 0
+guarded = torch.frombuffer(memory, dtype=torch.uint8, offset=end - size, count=size).view(scales.shape).copy_(scales)
+data[1]["mxfp4"] = values, guarded
+for cluster in (1, 3):
+    assert cuda_on_cpu.decode(data, "mxfp4", cluster).isfinite().all()
+print("read no further", flush=True)
+import os
+os._exit(0)
+"""
+
+
+def test_nothing_beyond_the_scales_is_read():
+    """Copies of whole units of 16 bytes once read up to 15 bytes past the tensor; compute-sanitizer's memcheck saw it."""
+    code = GUARDED.format(here=str(Path(__file__).parent), root=str(Path(__file__).parents[2]))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "read no further", done.stderr[-2000:] or f"exit code {done.returncode}"

@@ -28,14 +28,13 @@ FAULTS = {
     ),
 }
 MXFP4_FAULTS = {
-    "P and V before they are there": ("unpacked.cuh", "    mbar_wait(smem0 + L::FULL + stage * 8, round & 1);\n", ""),
-    "V overwritten while it is read": ("unpacked.cuh", "      if (group == 0 && n > 0) mbar_wait(empty, (n - 1) & 1);\n", ""),
+    "P and V before they are there": ("unpacked.cuh", "    mbar_wait(L::full(smem0, t), L::parity(t));\n", ""),
+    "V overwritten while it is read": ("unpacked.cuh", "if (group == 0 && t >= L::STAGES) mbar_wait(", "if (false) mbar_wait("),
     "packed rows before they have arrived": (
         "unpacked.cuh",
-        "      mbar_wait(L::packed_full(smem0, wg, place), round & 1);\n",
+        "      mbar_wait(L::packed_full(smem0, t), L::packed_parity(t));\n",
         "",
     ),
-    "barriers that warpgroups share": ("unpacked.cuh", "PACKED_FULL + (wg * PACKED + place) * 8", "PACKED_FULL + place * 8"),
     "a new maximum that goes unheard": ("unpacked.cuh", "m[0] > reference[0] || m[1] > reference[1]", "false"),
     "maxima of one warpgroup for another's tile": ("unpacked.cuh", "part_weight(m[0], reference[0])", "1.f"),
     "queries in the order of their dims": ("block.cuh", "q.template store<B::KV == Kv::e5m2>(", "q.template store<false>("),

@@ -72,6 +72,7 @@ inline uint32_t smem_u32(const void* p) { return machine::shared_address(p); }
 inline uint32_t ld_shared_u8(uint32_t addr) { return *machine::shared_at(addr, 1); }
 inline uint32_t ld_shared_u32(uint32_t addr) { uint32_t x; memcpy(&x, machine::shared_at(addr, 4, 4), 4); return x; }
 inline void ld_shared(uint32_t (&x)[4], uint32_t addr) { memcpy(x, machine::shared_at(addr, 16, 16), 16); }
+inline void st_shared_u8(uint32_t addr, uint32_t x) { *machine::shared_at(addr, 1) = (uint8_t)x; }
 inline void st_shared(uint32_t addr, uint32_t x) { memcpy(machine::shared_at(addr, 4, 4), &x, 4); }
 inline void st_shared(uint32_t addr, const uint32_t (&x)[4]) { memcpy(machine::shared_at(addr, 16, 16), x, 16); }
 inline void fence_async_proxy() {}
