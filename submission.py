@@ -4440,7 +4440,8 @@ H200_MULTIPROCESSORS = 132
 MXFP4_TILES = 24  # of a block; measured on an H200: 16 are faster as fp8, 32 as mxfp4
 MAP_ALIGNMENT = 64
 MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
-CUDA_POINTERS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_e8m0_end", "kv_indptr", "block_table", "out", "part", "part_ml", "tickets")
+CUDA_INPUTS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_e8m0_end", "kv_indptr", "block_table")
+CUDA_POINTERS = (*CUDA_INPUTS, "out", "part", "part_ml", "tickets")
 CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits", "uniform_len")
 
 
@@ -4566,7 +4567,8 @@ class CudaPlan:
         else:
             kv, scale = kv_data["mxfp4"]
             scale = scale.contiguous()
-            args.kv_e8m0, args.kv_e8m0_end, args.e8m0_stride = scale.data_ptr(), scale.data_ptr() + scale.numel(), scale.shape[1]
+            args.kv_e8m0, args.e8m0_stride = scale.data_ptr(), scale.shape[1]
+            args.kv_e8m0_end = args.kv_e8m0 + scale.numel()
         kv_rows = kv.shape[0]
         if not kv_rows:
             return self.out.zero_()
