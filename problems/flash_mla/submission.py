@@ -6,6 +6,31 @@ from __future__ import annotations
 
 # From problems/flash_mla/dispatch.yml
 FLASH_MLA_TABLE = {
+    'H200': [
+        {'backend': 'triton', 'shape': ['v32', 4, 1, 64, 1, 2048], 'params': {'block_m': 64, 'block_n': 64, 'num_warps': 8, 'num_stages': 2, 'operand': 'bf16', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 32}},
+        {'backend': 'cuda', 'shape': ['v32', 32, 1, 64, 1, 2048], 'params': {'num_kv_splits': 4}},
+        {'backend': 'cuda', 'shape': ['v32', 64, 1, 64, 1, 2048], 'params': {'num_kv_splits': 2}},
+        {'backend': 'cuda', 'shape': ['v32', 128, 1, 64, 1, 2048], 'params': {'num_kv_splits': 1}},
+        {'backend': 'cuda', 'shape': ['v32', 256, 1, 64, 1, 2048], 'params': {'num_kv_splits': 1}},
+        {'backend': 'triton', 'shape': ['v32', 4, 1, 16, 1, 2048], 'params': {'block_m': 16, 'block_n': 64, 'num_warps': 8, 'num_stages': 2, 'operand': 'f16', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 32}},
+        {'backend': 'cuda', 'shape': ['v32', 32, 1, 16, 1, 2048], 'params': {'num_kv_splits': 4}},
+        {'backend': 'cuda', 'shape': ['v32', 64, 1, 16, 1, 2048], 'params': {'num_kv_splits': 2}},
+        {'backend': 'cuda', 'shape': ['v32', 128, 1, 16, 1, 2048], 'params': {'num_kv_splits': 1}},
+        {'backend': 'cuda', 'shape': ['v32', 256, 1, 16, 1, 2048], 'params': {'num_kv_splits': 1}},
+        {'backend': 'triton', 'shape': ['v32', 4, 1, 128, 1, 2048], 'params': {'block_m': 64, 'block_n': 64, 'num_warps': 8, 'num_stages': 2, 'operand': 'bf16', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 16}},
+        {'backend': 'cuda', 'shape': ['v32', 32, 1, 128, 1, 2048], 'params': {'num_kv_splits': 2}},
+        {'backend': 'cuda', 'shape': ['v32', 64, 1, 128, 1, 2048], 'params': {'num_kv_splits': 1}},
+        {'backend': 'cuda', 'shape': ['v32', 128, 1, 128, 1, 2048], 'params': {'num_kv_splits': 1}},
+        {'backend': 'cuda', 'shape': ['v32', 256, 1, 128, 1, 2048], 'params': {'num_kv_splits': 1}},
+        {'backend': 'triton', 'shape': ['model1', 64, 2, 64, 1, 640], 'params': {'block_m': 64, 'block_n': 64, 'num_warps': 8, 'num_stages': 1, 'operand': 'bf16', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 1}},
+        {'backend': 'triton', 'shape': ['model1', 64, 2, 64, 1, 1152], 'params': {'block_m': 64, 'block_n': 64, 'num_warps': 8, 'num_stages': 1, 'operand': 'bf16', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 1}},
+        {'backend': 'triton', 'shape': ['model1', 64, 2, 128, 1, 640], 'params': {'block_m': 64, 'block_n': 64, 'num_warps': 8, 'num_stages': 1, 'operand': 'bf16', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 1}},
+        {'backend': 'triton', 'shape': ['model1', 64, 2, 128, 1, 1152], 'params': {'block_m': 64, 'block_n': 64, 'num_warps': 8, 'num_stages': 1, 'operand': 'bf16', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 1}},
+        {'backend': 'triton', 'shape': ['dense', 128, 1, 128, 1, 4096], 'params': {'block_m': 64, 'block_n': 64, 'num_warps': 8, 'num_stages': 3, 'operand': 'bf16', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 1}},
+        {'backend': 'triton', 'shape': ['dense', 128, 1, 128, 1, 8192], 'params': {'block_m': 64, 'block_n': 64, 'num_warps': 8, 'num_stages': 3, 'operand': 'bf16', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 1}},
+        {'backend': 'triton', 'shape': ['dense', 128, 1, 128, 1, 16384], 'params': {'block_m': 64, 'block_n': 64, 'num_warps': 8, 'num_stages': 3, 'operand': 'bf16', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 1}},
+        {'backend': 'triton', 'shape': ['dense', 128, 1, 128, 1, 32768], 'params': {'block_m': 64, 'block_n': 64, 'num_warps': 8, 'num_stages': 3, 'operand': 'bf16', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 1}},
+    ],
 }
 
 # >>> kernels/selection.py
