@@ -101,10 +101,12 @@ def test_what_is_applied_can_be_read_and_keeps_comments_and_other_backends(tmp_p
     case = {"spec": bench_nvfp4.BENCHMARKS[4], "floor_ns": 2e4, "results": [{"params": params, "median_ns": 25000.4}]}
     report = {"device": "NVIDIA H200", "date": "2026-11-30T00:00:00", "cases": [case]}
     for _ in range(2):
-        assert bench_nvfp4.apply(report, "H200", path) == 1
+        assert bench_nvfp4.apply(report, "another device", path) == 1
     text = path.read_text()
     assert text.startswith("# Tuned parameters")
-    (entry,) = yaml.safe_load(text)["nvfp4-msa"]["H200"]
+    table = yaml.safe_load(text)["nvfp4-msa"]
+    assert table["H200"] == yaml.safe_load((PROBLEM / "dispatch.yml").read_text())["nvfp4-msa"]["H200"]
+    (entry,) = table["another device"]
     assert entry["shape"] == [64, 1, 131072, 16, 4, 16]
     assert (entry["backend"], entry["params"]) == ("triton", params)
     assert entry["evidence"]["median_ns"] == 25000
