@@ -2602,6 +2602,7 @@ CUDA_PTX = r"""// PTX instructions of sm_90a as functions, and all that the kern
 // Addresses of shared memory are 32-bit (`smem_u32`).
 #pragma once
 #include <cuda.h>
+#include <cudaTypedefs.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -2655,6 +2656,13 @@ __device__ __forceinline__ void mbar_wait(uint32_t bar, uint32_t parity) {
 }
 
 // ---- bulk tensor copies
+// The host's function that makes tensor maps; the driver library itself is not linked.
+static inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
+  static void* f = nullptr;
+  cudaDriverEntryPointQueryResult r;
+  if (!f) cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &r);
+  return (PFN_cuTensorMapEncodeTiled_v12000)f;
+}
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -2662,13 +2670,6 @@ __device__ __forceinline__ void tma_2d(uint32_t dst, const CUtensorMap* map, int
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(dst),
       "l"(map), "r"(x), "r"(y), "r"(bar)
-      : "memory");
-}
-__device__ __forceinline__ void tma_3d(uint32_t dst, const CUtensorMap* map, int x, int y, int z, uint32_t bar) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
-          dst),
-      "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar)
       : "memory");
 }
 // Contiguous bytes; addresses and size are multiples of 16.
@@ -2795,9 +2796,6 @@ __device__ __forceinline__ void ldmatrix4_trans(uint32_t (&r)[4], uint32_t addr)
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(addr)
                : "memory");
-}
-__device__ __forceinline__ void stmatrix4(uint32_t addr, const uint32_t (&x)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
 }
 __device__ __forceinline__ void stmatrix4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(a), "r"(b), "r"(c), "r"(d)
@@ -2992,6 +2990,33 @@ struct Work {
 __device__ __forceinline__ void discard_copies(uint32_t bar) {
   mbar_wait(bar, 0);
   mbar_arrive(bar);
+}
+
+// The first tiles, by one thread. The first `early` of them, which nobody waits behind, are started before it is known for sure which they are
+// (`uniform`: the host knows all lengths), then the rest of `places`. For a tile: `copy(work, t)` starts its copies, `expect(work, t)` says to its
+// barrier `full(t)` how much will come, `load(t)` does both.
+template <class Copy, class Expect, class Full, class Load>
+__device__ __forceinline__ void start_copies(const Args& a, Work& w, bool uniform, int early, int places, Copy&& copy, Expect&& expect, Full&& full,
+                                             Load&& load) {
+  const int2 bounds = w.bounds(a);
+  int started = 0;
+  Work expected(w);
+  if (uniform) {
+    expected.expect_tiles(a);
+    started = min(expected.tiles, early);
+#pragma unroll 1
+    for (int t = 0; t < started; t++) copy(expected, t);
+  }
+  w.set_tiles(a, bounds);
+#pragma unroll 1
+  for (int t = 0; t < started; t++) expect(expected, t);
+  if (started && !w.same_tokens(expected)) {
+#pragma unroll 1
+    for (int t = 0; t < started; t++) discard_copies(full(t));
+    started = 0;
+  }
+#pragma unroll 1
+  for (int t = started; t < min(w.tiles, places); t++) load(t);
 }
 """
 
@@ -3671,16 +3696,16 @@ CUDA_BLOCK = r"""// What the blocks of every KV format share: the layout of shar
 constexpr int START_BARRIER = 14;
 
 // SCORING warpgroups make scores, of tiles in turn; HOLDING ones hold output. STAGES: tiles of BYTES in shared memory. P_TILES: room for P.
-// SLOTS: pairs of barriers. THREADS: of the whole block.
-template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int SLOTS_, int THREADS_>
+// THREADS: of the whole block.
+template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int THREADS_>
 struct Block {
   static constexpr Kv KV = KV_;
-  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, SLOTS = SLOTS_, THREADS = THREADS_;
+  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
   // Offsets in shared memory, bytes. The combine overlays the tiles.
   static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES;
   static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
-  static constexpr int FULL = BARRIERS, EMPTY = FULL + SLOTS * 8, EXCHANGE = EMPTY + SLOTS * 8, END = EXCHANGE + 16;
+  static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
   static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES;
   static_assert(INBOX + INBOX_BYTES <= Q);
   static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
@@ -3695,7 +3720,7 @@ struct Block {
   static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers) {
     const uint32_t full = smem_u32(smem) + FULL, empty = smem_u32(smem) + EMPTY;
     init_exchange(exchange(smem), blockIdx.x, a.cluster);
-    for (int i = 0; i < SLOTS; i++) {
+    for (int i = 0; i < STAGES; i++) {
       mbar_init(full + i * 8, fillers);
       mbar_init(empty + i * 8, 4);
     }
@@ -3789,7 +3814,7 @@ CUDA_DIRECT = r"""// MLA decode over an fp8 (e4m3) or bf16 KV cache: the copy en
 
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
 template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
-struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, STAGES, NWG * 128 + 32> {
+struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, NWG * 128 + 32> {
   static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
   static constexpr bool PAGED = PAGED_;
 };
@@ -3832,34 +3857,13 @@ struct Producer {
     }
   }
 
-  // The first tiles. Those that nobody waits behind are started before it is known for sure which they are, if that can be.
-  __device__ __forceinline__ void start() {
-    const int2 bounds = w.bounds(a);
-    int started = 0;
-    Work expected(w);
-    if (!L::PAGED && a.uniform_len) {
-      expected.expect_tiles(a);
-      started = min(expected.tiles, L::HOLDING);
-#pragma unroll 1
-      for (int t = 0; t < started; t++) copy_rows(expected, t);
-    }
-    w.set_tiles(a, bounds);
-#pragma unroll 1
-    for (int t = 0; t < started; t++) mbar_expect(full(t), L::BYTES);
-    if (started && !w.same_tokens(expected)) {
-#pragma unroll 1
-      for (int t = 0; t < started; t++) discard_copies(full(t));
-      started = 0;
-    }
-#pragma unroll 1
-    for (int t = started; t < min(w.tiles, L::STAGES); t++) load(t);
-  }
-
   __device__ __forceinline__ void run(int lane) {
     if (lane == 0) {
       prefetch_map(wide_map);
       prefetch_map(rope_map);
-      start();
+      start_copies(
+          a, w, !L::PAGED && a.uniform_len, L::HOLDING, L::STAGES, [&](const Work& work, int t) { copy_rows(work, t); },
+          [&](const Work&, int t) { mbar_expect(full(t), L::BYTES); }, [&](int t) { return full(t); }, [&](int t) { load(t); });
     }
     __syncwarp();
     bar_sync(START_BARRIER, L::THREADS);
@@ -3982,26 +3986,26 @@ struct TokenQuarter {
 
 # >>> kernels/cuda/unpacked.cuh
 CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache. SCORING warpgroups take the tiles in turn: they copy packed rows to shared memory, unpack them to e5m2 in
-// registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. HOLDING others take the tiles in turn, multiply
-// P by V and hold the output. Every scoring warpgroup has a running maximum of its own, which travels with P.
+// registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. One more multiplies every tile's P by its V and
+// holds the output. Every scoring warpgroup has a running maximum of its own, which travels with P.
 #pragma once
 #include "block.cuh"
 #include "unpack.cuh"
 
 constexpr int V_BYTES = 4 * BOX, SUMS_BARRIER = 13;
 
-// STAGES of P and V; PACKED: packed tiles. A stage belongs to warpgroups in turn, but parity waits are only right one phase behind: every
-// warpgroup has barriers of its own for each stage.
-template <int SCORING, int HOLDING, int STAGES, int PACKED_>
-struct Unpacked : Block<Kv::e5m2, SCORING, HOLDING, STAGES, V_BYTES, STAGES, STAGES * HOLDING, (SCORING + HOLDING) * 128> {
+// STAGES of P and V; PACKED: packed tiles. A place for packed tiles belongs to warpgroups in turn, but parity waits are only right one phase
+// behind: every warpgroup has a barrier of its own for each place.
+template <int SCORING, int STAGES, int PACKED_>
+struct Unpacked : Block<Kv::e5m2, SCORING, 1, STAGES, V_BYTES, STAGES, (SCORING + 1) * 128> {
   static constexpr int PACKED = PACKED_, PACKED_SLOTS = PACKED * SCORING, REFERENCES = (Unpacked::END + 15) & ~15;
   static constexpr int PACKED_AT = REFERENCES + STAGES * ROWS * 4, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, SMEM = PACKED_FULL + PACKED_SLOTS * 8;
   static_assert(PACKED_FULL % 8 == 0 && SMEM <= 232448);
   static_assert(STAGES % SCORING == 0, "a scoring warpgroup waits for what it filled itself");
 
-  static __device__ __forceinline__ uint32_t full(uint32_t smem0, int t) { return smem0 + Unpacked::FULL + (uint32_t)t % Unpacked::SLOTS * 8; }
-  static __device__ __forceinline__ uint32_t empty(uint32_t smem0, int t) { return smem0 + Unpacked::EMPTY + (uint32_t)t % Unpacked::SLOTS * 8; }
-  static __device__ __forceinline__ int parity(int t) { return (uint32_t)t / Unpacked::SLOTS & 1; }
+  static __device__ __forceinline__ uint32_t full(uint32_t smem0, int t) { return smem0 + Unpacked::FULL + (uint32_t)t % STAGES * 8; }
+  static __device__ __forceinline__ uint32_t empty(uint32_t smem0, int t) { return smem0 + Unpacked::EMPTY + (uint32_t)t % STAGES * 8; }
+  static __device__ __forceinline__ int parity(int t) { return (uint32_t)t / STAGES & 1; }
   static __device__ __forceinline__ uint32_t packed_at(uint32_t smem0, int t) { return smem0 + PACKED_AT + (uint32_t)t % PACKED * PACKED_BYTES; }
   static __device__ __forceinline__ uint32_t packed_full(uint32_t smem0, int t) { return smem0 + PACKED_FULL + (uint32_t)t % PACKED_SLOTS * 8; }
   static __device__ __forceinline__ int packed_parity(int t) { return (uint32_t)t / PACKED_SLOTS & 1; }
@@ -4027,27 +4031,12 @@ struct Loader {
     tile.copy(L::packed_at(smem0, t), L::packed_full(smem0, t));
     tile.expect(L::packed_full(smem0, t));
   }
-  // The first tiles. Those that nobody waits behind are started before it is known for sure which they are, if that can be.
   __device__ __forceinline__ void start() const {
-    const int2 bounds = w.bounds(a);
-    int started = 0;
-    Work expected(w);
-    if (a.uniform_len) {
-      expected.expect_tiles(a);
-      started = min(expected.tiles, L::SCORING);
-#pragma unroll 1
-      for (int t = 0; t < started; t++) PackedTile(a, expected, t).copy(L::packed_at(smem0, t), L::packed_full(smem0, t));
-    }
-    w.set_tiles(a, bounds);
-#pragma unroll 1
-    for (int t = 0; t < started; t++) PackedTile(a, expected, t).expect(L::packed_full(smem0, t));
-    if (started && !w.same_tokens(expected)) {
-#pragma unroll 1
-      for (int t = 0; t < started; t++) discard_copies(L::packed_full(smem0, t));
-      started = 0;
-    }
-#pragma unroll 1
-    for (int t = started; t < L::PACKED; t++) load(t);
+    auto full = [&](int t) { return L::packed_full(smem0, t); };
+    start_copies(
+        a, w, a.uniform_len, L::SCORING, L::PACKED,
+        [&](const Work& work, int t) { PackedTile(a, work, t).copy(L::packed_at(smem0, t), full(t)); },
+        [&](const Work& work, int t) { PackedTile(a, work, t).expect(full(t)); }, full, [&](int t) { load(t); });
   }
 };
 
@@ -4139,16 +4128,16 @@ struct Scorer {
   }
 };
 
-// A warpgroup that holds output.
+// The warpgroup that holds the output.
 template <class L>
-__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int wg, int warp, int lane) {
+__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int warp, int lane) {
   const uint32_t smem0 = smem_u32(smem);
   const float* references = reinterpret_cast<const float*>(smem + L::REFERENCES) + (lane >> 2);
   float reference[2] = {-INFINITY, -INFINITY};           // the largest so far, of rows lane / 4 and lane / 4 + 8
   Output o;
   o.clear();
 #pragma unroll 1
-  for (int t = wg; t < w.tiles; t += L::HOLDING) {
+  for (int t = 0; t < w.tiles; t++) {
     const uint32_t stage = (uint32_t)t % L::STAGES;
     mbar_wait(L::full(smem0, t), L::parity(t));
     const float m[2] = {references[stage * ROWS], references[stage * ROWS + 8]};
@@ -4170,7 +4159,7 @@ __device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_
     if (lane == 0) mbar_arrive(L::empty(smem0, t));
   }
   bar_sync(SUMS_BARRIER, L::THREADS);
-  combine<Kv::e5m2, L::HOLDING, L::SCORING>(a, w, L::exchange(smem), o, reference, 1.f, wg, warp, lane);
+  combine<Kv::e5m2, 1, L::SCORING>(a, w, L::exchange(smem), o, reference, 1.f, 0, warp, lane);
 }
 
 template <class L>
@@ -4193,7 +4182,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_const
     __syncwarp();
     cluster_arrive();
     bar_sync(START_BARRIER, L::THREADS);
-    hold_output<L>(a, w, smem, wg - L::SCORING, warp & 3, lane);
+    hold_output<L>(a, w, smem, warp & 3, lane);
   }
 }
 """
@@ -4209,7 +4198,7 @@ using Narrow = Direct<Kv::e4m3, 1, 2, 2, false>;       // 1: one warpgroup and t
 using Paged = Direct<Kv::e4m3, 2, 5, 1, true>;         // 2
 using Bf16 = Direct<Kv::bf16, 2, 2, 1, false>;         // 3
 using Bf16Paged = Direct<Kv::bf16, 2, 2, 1, true>;     // 4
-using Mxfp4 = Unpacked<3, 1, 3, 5>;                    // 5
+using Mxfp4 = Unpacked<3, 3, 5>;                       // 5
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
 template <class F>
@@ -4228,20 +4217,12 @@ bool with_variant(int variant, F&& f) {
 
 # >>> kernels/cuda/launch.cu
 CUDA_LAUNCH = r"""// Host side of the kernels: tensor maps and launches, a plain C interface for ctypes. Launches go to the default queue.
-#include <cudaTypedefs.h>
 #include "variants.cuh"
-
-static PFN_cuTensorMapEncodeTiled_v12000 encoder() {
-  static void* f = nullptr;
-  cudaDriverEntryPointQueryResult r;
-  if (!f) cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &r);
-  return (PFN_cuTensorMapEncodeTiled_v12000)f;
-}
 
 static int make_map(CUtensorMap* m, const void* base, long rows, int row_bytes, int box_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
   const cuuint64_t dims[2] = {(cuuint64_t)row_bytes, (cuuint64_t)rows}, strides[1] = {(cuuint64_t)row_bytes};
   const cuuint32_t box[2] = {(cuuint32_t)box_bytes, (cuuint32_t)box_rows}, element[2] = {1, 1};
-  return encoder()(m, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(base), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+  return tensor_map_encoder()(m, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(base), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
@@ -4337,6 +4318,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import torch
+
 NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
 
 
@@ -4345,6 +4328,16 @@ def find_nvcc() -> str | None:
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
     return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def hopper_unavailable(device: torch.device) -> str | None:
+    """Why CUDA kernels written for sm_90a cannot be compiled for a device and run on it; None if they can."""
+    if device.type != "cuda" or torch.version.cuda is None:
+        return f"the CUDA backend needs an NVIDIA GPU and the tensors are on {device.type}"
+    capability = torch.cuda.get_device_capability(device)
+    if capability != (9, 0):
+        return f"the CUDA backend is written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
+    return None if find_nvcc() else "nvcc is needed to compile the CUDA backend (PATH, CUDA_HOME)"
 
 
 @functools.cache
@@ -4408,7 +4401,7 @@ import torch
 #     CUDA_VARIANTS,
 # )
 # from kernels.layout import V_DIM, Shape, shape_of
-# from kernels.nvcc import compile_library, find_nvcc, library_cache
+# from kernels.nvcc import compile_library, hopper_unavailable, library_cache
 from task import input_t
 
 CUDA_SOURCES = {
@@ -4482,12 +4475,7 @@ class CudaBackend:
     name = "cuda"
 
     def available(self, device: torch.device) -> str | None:
-        if device.type != "cuda" or torch.version.cuda is None:
-            return f"the CUDA kernels need an NVIDIA GPU and the tensors are on {device.type}"
-        capability = torch.cuda.get_device_capability(device)
-        if capability != (9, 0):
-            return f"the CUDA kernels are written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
-        return None if find_nvcc() else "nvcc is needed to compile the CUDA kernels (PATH, CUDA_HOME)"
+        return hopper_unavailable(device)
 
     def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
         """Enough blocks to fill the device: clusters of splits, or for many sequences none. mxfp4 where a block has so many

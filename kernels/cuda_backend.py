@@ -24,7 +24,7 @@ from kernels.assets import (
     CUDA_VARIANTS,
 )
 from kernels.layout import V_DIM, Shape, shape_of
-from kernels.nvcc import compile_library, find_nvcc, library_cache
+from kernels.nvcc import compile_library, hopper_unavailable, library_cache
 from task import input_t
 
 CUDA_SOURCES = {
@@ -98,12 +98,7 @@ class CudaBackend:
     name = "cuda"
 
     def available(self, device: torch.device) -> str | None:
-        if device.type != "cuda" or torch.version.cuda is None:
-            return f"the CUDA kernels need an NVIDIA GPU and the tensors are on {device.type}"
-        capability = torch.cuda.get_device_capability(device)
-        if capability != (9, 0):
-            return f"the CUDA kernels are written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
-        return None if find_nvcc() else "nvcc is needed to compile the CUDA kernels (PATH, CUDA_HOME)"
+        return hopper_unavailable(device)
 
     def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
         """Enough blocks to fill the device: clusters of splits, or for many sequences none. mxfp4 where a block has so many

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import torch
+
 NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
 
 
@@ -18,6 +20,16 @@ def find_nvcc() -> str | None:
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
     return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def hopper_unavailable(device: torch.device) -> str | None:
+    """Why CUDA kernels written for sm_90a cannot be compiled for a device and run on it; None if they can."""
+    if device.type != "cuda" or torch.version.cuda is None:
+        return f"the CUDA backend needs an NVIDIA GPU and the tensors are on {device.type}"
+    capability = torch.cuda.get_device_capability(device)
+    if capability != (9, 0):
+        return f"the CUDA backend is written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
+    return None if find_nvcc() else "nvcc is needed to compile the CUDA backend (PATH, CUDA_HOME)"
 
 
 @functools.cache

@@ -5,16 +5,16 @@
 constexpr int START_BARRIER = 14;
 
 // SCORING warpgroups make scores, of tiles in turn; HOLDING ones hold output. STAGES: tiles of BYTES in shared memory. P_TILES: room for P.
-// SLOTS: pairs of barriers. THREADS: of the whole block.
-template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int SLOTS_, int THREADS_>
+// THREADS: of the whole block.
+template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TILES, int THREADS_>
 struct Block {
   static constexpr Kv KV = KV_;
-  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, SLOTS = SLOTS_, THREADS = THREADS_;
+  static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
   // Offsets in shared memory, bytes. The combine overlays the tiles.
   static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES;
   static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
-  static constexpr int FULL = BARRIERS, EMPTY = FULL + SLOTS * 8, EXCHANGE = EMPTY + SLOTS * 8, END = EXCHANGE + 16;
+  static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
   static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES;
   static_assert(INBOX + INBOX_BYTES <= Q);
   static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
@@ -29,7 +29,7 @@ struct Block {
   static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers) {
     const uint32_t full = smem_u32(smem) + FULL, empty = smem_u32(smem) + EMPTY;
     init_exchange(exchange(smem), blockIdx.x, a.cluster);
-    for (int i = 0; i < SLOTS; i++) {
+    for (int i = 0; i < STAGES; i++) {
       mbar_init(full + i * 8, fillers);
       mbar_init(empty + i * 8, 4);
     }

@@ -77,3 +77,30 @@ __device__ __forceinline__ void discard_copies(uint32_t bar) {
   mbar_wait(bar, 0);
   mbar_arrive(bar);
 }
+
+// The first tiles, by one thread. The first `early` of them, which nobody waits behind, are started before it is known for sure which they are
+// (`uniform`: the host knows all lengths), then the rest of `places`. For a tile: `copy(work, t)` starts its copies, `expect(work, t)` says to its
+// barrier `full(t)` how much will come, `load(t)` does both.
+template <class Copy, class Expect, class Full, class Load>
+__device__ __forceinline__ void start_copies(const Args& a, Work& w, bool uniform, int early, int places, Copy&& copy, Expect&& expect, Full&& full,
+                                             Load&& load) {
+  const int2 bounds = w.bounds(a);
+  int started = 0;
+  Work expected(w);
+  if (uniform) {
+    expected.expect_tiles(a);
+    started = min(expected.tiles, early);
+#pragma unroll 1
+    for (int t = 0; t < started; t++) copy(expected, t);
+  }
+  w.set_tiles(a, bounds);
+#pragma unroll 1
+  for (int t = 0; t < started; t++) expect(expected, t);
+  if (started && !w.same_tokens(expected)) {
+#pragma unroll 1
+    for (int t = 0; t < started; t++) discard_copies(full(t));
+    started = 0;
+  }
+#pragma unroll 1
+  for (int t = started; t < min(w.tiles, places); t++) load(t);
+}

@@ -4,7 +4,7 @@
 
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
 template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
-struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, STAGES, NWG * 128 + 32> {
+struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, NWG * 128 + 32> {
   static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
   static constexpr bool PAGED = PAGED_;
 };
@@ -47,34 +47,13 @@ struct Producer {
     }
   }
 
-  // The first tiles. Those that nobody waits behind are started before it is known for sure which they are, if that can be.
-  __device__ __forceinline__ void start() {
-    const int2 bounds = w.bounds(a);
-    int started = 0;
-    Work expected(w);
-    if (!L::PAGED && a.uniform_len) {
-      expected.expect_tiles(a);
-      started = min(expected.tiles, L::HOLDING);
-#pragma unroll 1
-      for (int t = 0; t < started; t++) copy_rows(expected, t);
-    }
-    w.set_tiles(a, bounds);
-#pragma unroll 1
-    for (int t = 0; t < started; t++) mbar_expect(full(t), L::BYTES);
-    if (started && !w.same_tokens(expected)) {
-#pragma unroll 1
-      for (int t = 0; t < started; t++) discard_copies(full(t));
-      started = 0;
-    }
-#pragma unroll 1
-    for (int t = started; t < min(w.tiles, L::STAGES); t++) load(t);
-  }
-
   __device__ __forceinline__ void run(int lane) {
     if (lane == 0) {
       prefetch_map(wide_map);
       prefetch_map(rope_map);
-      start();
+      start_copies(
+          a, w, !L::PAGED && a.uniform_len, L::HOLDING, L::STAGES, [&](const Work& work, int t) { copy_rows(work, t); },
+          [&](const Work&, int t) { mbar_expect(full(t), L::BYTES); }, [&](int t) { return full(t); }, [&](int t) { load(t); });
     }
     __syncwarp();
     bar_sync(START_BARRIER, L::THREADS);

@@ -1,18 +1,10 @@
 // Host side of the kernels: tensor maps and launches, a plain C interface for ctypes. Launches go to the default queue.
-#include <cudaTypedefs.h>
 #include "variants.cuh"
-
-static PFN_cuTensorMapEncodeTiled_v12000 encoder() {
-  static void* f = nullptr;
-  cudaDriverEntryPointQueryResult r;
-  if (!f) cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &r);
-  return (PFN_cuTensorMapEncodeTiled_v12000)f;
-}
 
 static int make_map(CUtensorMap* m, const void* base, long rows, int row_bytes, int box_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
   const cuuint64_t dims[2] = {(cuuint64_t)row_bytes, (cuuint64_t)rows}, strides[1] = {(cuuint64_t)row_bytes};
   const cuuint32_t box[2] = {(cuuint32_t)box_bytes, (cuuint32_t)box_rows}, element[2] = {1, 1};
-  return encoder()(m, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(base), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+  return tensor_map_encoder()(m, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(base), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 

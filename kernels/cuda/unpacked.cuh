@@ -1,24 +1,24 @@
 // MLA decode over an mxfp4 KV cache. SCORING warpgroups take the tiles in turn: they copy packed rows to shared memory, unpack them to e5m2 in
-// registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. HOLDING others take the tiles in turn, multiply
-// P by V and hold the output. Every scoring warpgroup has a running maximum of its own, which travels with P.
+// registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. One more multiplies every tile's P by its V and
+// holds the output. Every scoring warpgroup has a running maximum of its own, which travels with P.
 #pragma once
 #include "block.cuh"
 #include "unpack.cuh"
 
 constexpr int V_BYTES = 4 * BOX, SUMS_BARRIER = 13;
 
-// STAGES of P and V; PACKED: packed tiles. A stage belongs to warpgroups in turn, but parity waits are only right one phase behind: every
-// warpgroup has barriers of its own for each stage.
-template <int SCORING, int HOLDING, int STAGES, int PACKED_>
-struct Unpacked : Block<Kv::e5m2, SCORING, HOLDING, STAGES, V_BYTES, STAGES, STAGES * HOLDING, (SCORING + HOLDING) * 128> {
+// STAGES of P and V; PACKED: packed tiles. A place for packed tiles belongs to warpgroups in turn, but parity waits are only right one phase
+// behind: every warpgroup has a barrier of its own for each place.
+template <int SCORING, int STAGES, int PACKED_>
+struct Unpacked : Block<Kv::e5m2, SCORING, 1, STAGES, V_BYTES, STAGES, (SCORING + 1) * 128> {
   static constexpr int PACKED = PACKED_, PACKED_SLOTS = PACKED * SCORING, REFERENCES = (Unpacked::END + 15) & ~15;
   static constexpr int PACKED_AT = REFERENCES + STAGES * ROWS * 4, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, SMEM = PACKED_FULL + PACKED_SLOTS * 8;
   static_assert(PACKED_FULL % 8 == 0 && SMEM <= 232448);
   static_assert(STAGES % SCORING == 0, "a scoring warpgroup waits for what it filled itself");
 
-  static __device__ __forceinline__ uint32_t full(uint32_t smem0, int t) { return smem0 + Unpacked::FULL + (uint32_t)t % Unpacked::SLOTS * 8; }
-  static __device__ __forceinline__ uint32_t empty(uint32_t smem0, int t) { return smem0 + Unpacked::EMPTY + (uint32_t)t % Unpacked::SLOTS * 8; }
-  static __device__ __forceinline__ int parity(int t) { return (uint32_t)t / Unpacked::SLOTS & 1; }
+  static __device__ __forceinline__ uint32_t full(uint32_t smem0, int t) { return smem0 + Unpacked::FULL + (uint32_t)t % STAGES * 8; }
+  static __device__ __forceinline__ uint32_t empty(uint32_t smem0, int t) { return smem0 + Unpacked::EMPTY + (uint32_t)t % STAGES * 8; }
+  static __device__ __forceinline__ int parity(int t) { return (uint32_t)t / STAGES & 1; }
   static __device__ __forceinline__ uint32_t packed_at(uint32_t smem0, int t) { return smem0 + PACKED_AT + (uint32_t)t % PACKED * PACKED_BYTES; }
   static __device__ __forceinline__ uint32_t packed_full(uint32_t smem0, int t) { return smem0 + PACKED_FULL + (uint32_t)t % PACKED_SLOTS * 8; }
   static __device__ __forceinline__ int packed_parity(int t) { return (uint32_t)t / PACKED_SLOTS & 1; }
@@ -44,27 +44,12 @@ struct Loader {
     tile.copy(L::packed_at(smem0, t), L::packed_full(smem0, t));
     tile.expect(L::packed_full(smem0, t));
   }
-  // The first tiles. Those that nobody waits behind are started before it is known for sure which they are, if that can be.
   __device__ __forceinline__ void start() const {
-    const int2 bounds = w.bounds(a);
-    int started = 0;
-    Work expected(w);
-    if (a.uniform_len) {
-      expected.expect_tiles(a);
-      started = min(expected.tiles, L::SCORING);
-#pragma unroll 1
-      for (int t = 0; t < started; t++) PackedTile(a, expected, t).copy(L::packed_at(smem0, t), L::packed_full(smem0, t));
-    }
-    w.set_tiles(a, bounds);
-#pragma unroll 1
-    for (int t = 0; t < started; t++) PackedTile(a, expected, t).expect(L::packed_full(smem0, t));
-    if (started && !w.same_tokens(expected)) {
-#pragma unroll 1
-      for (int t = 0; t < started; t++) discard_copies(L::packed_full(smem0, t));
-      started = 0;
-    }
-#pragma unroll 1
-    for (int t = started; t < L::PACKED; t++) load(t);
+    auto full = [&](int t) { return L::packed_full(smem0, t); };
+    start_copies(
+        a, w, a.uniform_len, L::SCORING, L::PACKED,
+        [&](const Work& work, int t) { PackedTile(a, work, t).copy(L::packed_at(smem0, t), full(t)); },
+        [&](const Work& work, int t) { PackedTile(a, work, t).expect(full(t)); }, full, [&](int t) { load(t); });
   }
 };
 
@@ -156,16 +141,16 @@ struct Scorer {
   }
 };
 
-// A warpgroup that holds output.
+// The warpgroup that holds the output.
 template <class L>
-__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int wg, int warp, int lane) {
+__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int warp, int lane) {
   const uint32_t smem0 = smem_u32(smem);
   const float* references = reinterpret_cast<const float*>(smem + L::REFERENCES) + (lane >> 2);
   float reference[2] = {-INFINITY, -INFINITY};           // the largest so far, of rows lane / 4 and lane / 4 + 8
   Output o;
   o.clear();
 #pragma unroll 1
-  for (int t = wg; t < w.tiles; t += L::HOLDING) {
+  for (int t = 0; t < w.tiles; t++) {
     const uint32_t stage = (uint32_t)t % L::STAGES;
     mbar_wait(L::full(smem0, t), L::parity(t));
     const float m[2] = {references[stage * ROWS], references[stage * ROWS + 8]};
@@ -187,7 +172,7 @@ __device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_
     if (lane == 0) mbar_arrive(L::empty(smem0, t));
   }
   bar_sync(SUMS_BARRIER, L::THREADS);
-  combine<Kv::e5m2, L::HOLDING, L::SCORING>(a, w, L::exchange(smem), o, reference, 1.f, wg, warp, lane);
+  combine<Kv::e5m2, 1, L::SCORING>(a, w, L::exchange(smem), o, reference, 1.f, 0, warp, lane);
 }
 
 template <class L>
@@ -210,6 +195,6 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_const
     __syncwarp();
     cluster_arrive();
     bar_sync(START_BARRIER, L::THREADS);
-    hold_output<L>(a, w, smem, wg - L::SCORING, warp & 3, lane);
+    hold_output<L>(a, w, smem, warp & 3, lane);
   }
 }

@@ -21,7 +21,7 @@ from kernels.flash_mla.assets import (
     SPARSE_QUERY,
 )
 from kernels.flash_mla.call import V_DIM, Call, Workload
-from kernels.nvcc import compile_library, find_nvcc, library_cache
+from kernels.nvcc import compile_library, hopper_unavailable, library_cache
 from kernels.triton_launch import ceil_div, planned_on
 
 SPARSE_SOURCES = {
@@ -71,12 +71,7 @@ class SparseCudaBackend:
     name = "cuda"
 
     def available(self, device: torch.device) -> str | None:
-        if device.type != "cuda" or torch.version.cuda is None:
-            return f"the CUDA kernels need an NVIDIA GPU and the tensors are on {device.type}"
-        capability = torch.cuda.get_device_capability(device)
-        if capability != (9, 0):
-            return f"the CUDA kernels are written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
-        return None if find_nvcc() else "nvcc is needed to compile the CUDA kernels (PATH, CUDA_HOME)"
+        return hopper_unavailable(device)
 
     def unserved(self, call: Call) -> str | None:
         """None, or why a call cannot be served on a device that could."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kernels.nvcc import compile_library, find_nvcc, library_cache
+from kernels.nvcc import compile_library, hopper_unavailable, library_cache
 from kernels.nvfp4_msa.assets import (
     CUDA_ATTEND,
     CUDA_DECODE,
@@ -116,12 +116,7 @@ class CudaBackend:
     name = "cuda"
 
     def available(self, device: torch.device) -> str | None:
-        if device.type != "cuda" or torch.version.cuda is None:
-            return f"the CUDA kernel needs an NVIDIA GPU and the tensors are on {device.type}"
-        capability = torch.cuda.get_device_capability(device)
-        if capability != (9, 0):
-            return f"the CUDA kernel is written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
-        return None if find_nvcc() else "nvcc is needed to compile the CUDA kernel (PATH, CUDA_HOME)"
+        return hopper_unavailable(device)
 
     def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
         on_gpu = device.type == "cuda"

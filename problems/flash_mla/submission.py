@@ -1386,6 +1386,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import torch
+
 NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
 
 
@@ -1394,6 +1396,16 @@ def find_nvcc() -> str | None:
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
     return shutil.which("nvcc") or next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def hopper_unavailable(device: torch.device) -> str | None:
+    """Why CUDA kernels written for sm_90a cannot be compiled for a device and run on it; None if they can."""
+    if device.type != "cuda" or torch.version.cuda is None:
+        return f"the CUDA backend needs an NVIDIA GPU and the tensors are on {device.type}"
+    capability = torch.cuda.get_device_capability(device)
+    if capability != (9, 0):
+        return f"the CUDA backend is written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
+    return None if find_nvcc() else "nvcc is needed to compile the CUDA backend (PATH, CUDA_HOME)"
 
 
 @functools.cache
@@ -1435,6 +1447,7 @@ CUDA_PTX = r"""// PTX instructions of sm_90a as functions, and all that the kern
 // Addresses of shared memory are 32-bit (`smem_u32`).
 #pragma once
 #include <cuda.h>
+#include <cudaTypedefs.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -1488,6 +1501,13 @@ __device__ __forceinline__ void mbar_wait(uint32_t bar, uint32_t parity) {
 }
 
 // ---- bulk tensor copies
+// The host's function that makes tensor maps; the driver library itself is not linked.
+static inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
+  static void* f = nullptr;
+  cudaDriverEntryPointQueryResult r;
+  if (!f) cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &r);
+  return (PFN_cuTensorMapEncodeTiled_v12000)f;
+}
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -1495,13 +1515,6 @@ __device__ __forceinline__ void tma_2d(uint32_t dst, const CUtensorMap* map, int
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(dst),
       "l"(map), "r"(x), "r"(y), "r"(bar)
-      : "memory");
-}
-__device__ __forceinline__ void tma_3d(uint32_t dst, const CUtensorMap* map, int x, int y, int z, uint32_t bar) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
-          dst),
-      "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar)
       : "memory");
 }
 // Contiguous bytes; addresses and size are multiples of 16.
@@ -1628,9 +1641,6 @@ __device__ __forceinline__ void ldmatrix4_trans(uint32_t (&r)[4], uint32_t addr)
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(addr)
                : "memory");
-}
-__device__ __forceinline__ void stmatrix4(uint32_t addr, const uint32_t (&x)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
 }
 __device__ __forceinline__ void stmatrix4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(a), "r"(b), "r"(c), "r"(d)
@@ -2522,7 +2532,7 @@ import torch
 #     SPARSE_QUERY,
 # )
 # from kernels.flash_mla.call import V_DIM, Call, Workload
-# from kernels.nvcc import compile_library, find_nvcc, library_cache
+# from kernels.nvcc import compile_library, hopper_unavailable, library_cache
 # from kernels.triton_launch import ceil_div, planned_on
 
 SPARSE_SOURCES = {
@@ -2572,12 +2582,7 @@ class SparseCudaBackend:
     name = "cuda"
 
     def available(self, device: torch.device) -> str | None:
-        if device.type != "cuda" or torch.version.cuda is None:
-            return f"the CUDA kernels need an NVIDIA GPU and the tensors are on {device.type}"
-        capability = torch.cuda.get_device_capability(device)
-        if capability != (9, 0):
-            return f"the CUDA kernels are written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
-        return None if find_nvcc() else "nvcc is needed to compile the CUDA kernels (PATH, CUDA_HOME)"
+        return hopper_unavailable(device)
 
     def unserved(self, call: Call) -> str | None:
         """None, or why a call cannot be served on a device that could."""

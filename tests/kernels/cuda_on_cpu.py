@@ -4,52 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import shutil
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
+from cpu_build import build
 
 from kernels.cuda_backend import CUDA_KERNELS, CUDA_MAX_CLUSTER, CUDA_ROWS, CUDA_SOURCES, CudaArgs
 from kernels.layout import shape_of
-
-SUPPORT = Path(__file__).resolve().parents[1] / "support" / "cuda_on_cpu"
-OPTIONS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-Wno-unknown-pragmas", "-Wno-pass-failed"]
-
-
-@functools.cache
-def compiler() -> str | None:
-    """A C++ compiler that knows _Float16 on x86-64."""
-    for name in ("clang++-22", "clang++", "g++"):
-        if path := shutil.which(name):
-            probe = [path, "-std=c++17", "-x", "c++", "-c", "-o", os.devnull, "-"]
-            source = "_Float16 f(float x) { return (_Float16)x; }"
-            if subprocess.run(probe, input=source, text=True, capture_output=True).returncode == 0:
-                return path
-    return None
 
 
 @functools.cache
 def library(change: tuple[str, str, str] | None = None) -> ctypes.CDLL:
     """The kernels; `change` (file, text, its replacement) is made in their source first."""
-    sources = dict(CUDA_SOURCES)
-    if change:
-        name, text, replacement = change
-        assert sources[name].count(text) == 1, f"{name} holds {text!r} {sources[name].count(text)} times"
-        sources[name] = sources[name].replace(text, replacement)
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in sources.items():
-            Path(folder, name).write_text(text)
-        for source in SUPPORT.iterdir():
-            shutil.copy(source, folder)  # its ptx.cuh takes the place of the GPU's
-        built = Path(folder, "mla.so")
-        command = [str(compiler()), *OPTIONS, "-o", str(built), str(Path(folder, "launch.cpp"))]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        found = ctypes.CDLL(str(built))
+    found = build(CUDA_SOURCES, "cuda_on_cpu", change)
     found.mla_on_cpu.restype = ctypes.c_char_p
     assert found.mla_args_bytes() == ctypes.sizeof(CudaArgs)
     return found

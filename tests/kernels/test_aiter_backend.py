@@ -6,15 +6,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+import aiter_standin
 import pytest
 import torch
 from mla_oracle import BF16_REL_L2, make_input, oracle, worst_rel_l2
 
 import reference
 from kernels.aiter_backend import AITER_METADATA, AiterPlan, fitting_page_size, page_tables, read_interface
-
-sys.path.append(str(Path(__file__).resolve().parent.parent / "support"))
-import aiter_standin
 
 PARAMS = {"page_size": 8, "num_kv_splits": 4, "fast_mode": False, "kv_granularity": 16}
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import cuda_on_cpu
 import pytest
 import torch
+from cpu_build import compiler
 from cuda_inputs import paged, random_input, scales_far_apart
 from mla_oracle import BF16_REL_L2, make_input, oracle, worst_rel_l2
 
 from kernels.cuda_backend import CUDA_KERNELS
 
-pytestmark = pytest.mark.skipif(cuda_on_cpu.compiler() is None, reason="needs a C++ compiler that knows _Float16")
+pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler that knows _Float16")
 KERNELS = [name for name in CUDA_KERNELS if not name.endswith("paged")]
 MXFP4_KERNELS = [name for name in KERNELS if name.startswith("mxfp4")]
 
@@ -106,7 +107,7 @@ def test_pages_anywhere(page_size):
 
 GUARDED = """
 import ctypes, mmap, sys
-sys.path[:0] = [{here!r}, {root!r}]
+sys.path[:0] = [{here!r}, {support!r}, {root!r}]
 import cuda_on_cpu, torch
 from mla_oracle import make_input
 data = make_input([300, 0, 64, 65, 1])
@@ -130,6 +131,7 @@ os._exit(0)
 
 def test_nothing_beyond_the_scales_is_read():
     """Copies of whole units of 16 bytes once read up to 15 bytes past the tensor; compute-sanitizer's memcheck saw it."""
-    code = GUARDED.format(here=str(Path(__file__).parent), root=str(Path(__file__).parents[2]))
+    here = Path(__file__).parent
+    code = GUARDED.format(here=str(here), support=str(here.parent / "support"), root=str(here.parents[1]))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "read no further", done.stderr[-2000:] or f"exit code {done.returncode}"

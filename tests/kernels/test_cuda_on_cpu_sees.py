@@ -3,9 +3,10 @@
 import cuda_on_cpu
 import pytest
 import torch
+from cpu_build import compiler
 from mla_oracle import BF16_REL_L2, make_input, oracle, worst_rel_l2
 
-pytestmark = pytest.mark.skipif(cuda_on_cpu.compiler() is None, reason="needs a C++ compiler that knows _Float16")
+pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler that knows _Float16")
 FAULTS = {
     "scores before the tile has arrived": ("block.cuh", "    mbar_wait(full + stage * 8, (t / STAGES) & 1);\n", ""),
     "a tile that is never released": ("block.cuh", "    if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);\n", ""),

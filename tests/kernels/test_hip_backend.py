@@ -1,8 +1,7 @@
 """The HIP backend's host side: traits, parameters, plans against a fake module, and the launcher's syntax and types."""
 
-import sys
-from pathlib import Path
 
+import compile_only
 import pytest
 import torch
 from hypothesis import given
@@ -13,9 +12,6 @@ from kernels import hip_backend, hip_module
 from kernels.assets import HIP_ARGUMENTS, HIP_BINDING
 from kernels.hip_backend import HIP_MAX_SPLITS, HipBackend, HipPlan, Traits, cost_ns, module_source, traits_of, tuned_traits
 from kernels.layout import Shape
-
-sys.path.append(str(Path(__file__).resolve().parent.parent / "support"))
-import compile_only
 
 CPU = torch.device("cpu")
 SHAPES = st.builds(Shape, st.integers(1, 2048), st.integers(1, 4), st.integers(0, 1 << 17), st.sampled_from([16, 32]))

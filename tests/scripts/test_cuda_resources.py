@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from kernels.cuda_backend import CUDA_KERNELS, find_nvcc
+from kernels.cuda_backend import CUDA_KERNELS
+from kernels.nvcc import find_nvcc
 from scripts import cuda_resources
 from scripts.cuda_resources import Compiled, NvccFailed, blocks_at_once, kernel_of, parse_ptxas
 

@@ -1,13 +1,5 @@
 // Host side of the kernel: tensor maps and launches, a plain C interface for ctypes. Launches go to the default queue.
-#include <cudaTypedefs.h>
 #include "decode.cuh"
-
-static PFN_cuTensorMapEncodeTiled_v12000 encoder() {
-  static void* f = nullptr;
-  cudaDriverEntryPointQueryResult r;
-  if (!f) cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &r);
-  return (PFN_cuTensorMapEncodeTiled_v12000)f;
-}
 
 // Pages of two planes, K and V, of rows of `row_bytes`; a copy takes `box_rows` of both.
 static int make_map(CUtensorMap* map, const void* cache, long pages, int kv_heads, int row_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
@@ -15,7 +7,7 @@ static int make_map(CUtensorMap* map, const void* cache, long pages, int kv_head
   const cuuint64_t dims[4] = {(cuuint64_t)row_bytes, plane_bytes / row_bytes, 2, (cuuint64_t)pages};
   const cuuint64_t strides[3] = {(cuuint64_t)row_bytes, plane_bytes, 2 * plane_bytes};
   const cuuint32_t box[4] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2, 1}, element[4] = {1, 1, 1, 1};
-  return encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+  return tensor_map_encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 

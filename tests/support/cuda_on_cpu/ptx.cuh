@@ -336,10 +336,6 @@ inline void move_matrices(const char* name, uint32_t (&r)[4], uint32_t addr) {
 }
 inline void ldmatrix4(uint32_t (&r)[4], uint32_t addr) { move_matrices<false, false>("ldmatrix", r, addr); }
 inline void ldmatrix4_trans(uint32_t (&r)[4], uint32_t addr) { move_matrices<true, false>("ldmatrix.trans", r, addr); }
-inline void stmatrix4(uint32_t addr, const uint32_t (&x)[4]) {
-  uint32_t r[4] = {x[0], x[1], x[2], x[3]};
-  move_matrices<false, true>("stmatrix", r, addr);
-}
 inline void stmatrix4_trans(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   uint32_t r[4] = {a, b, c, d};
   move_matrices<true, true>("stmatrix.trans", r, addr);
