@@ -234,14 +234,15 @@ class Bench:
     # ---- compiling ahead
 
     def prepare(self, asks: Sequence[Ask]) -> None:
-        """Let every variant of the Asks be called once on a small case, on all cores, so that compilers' caches are filled.
+        """Let every variant that compiles be called once on a small case, on all cores, so that compilers' caches are filled.
 
         What fails here will fail again where it is recorded.
         """
         jobs = {}
         for ask in asks:
             case = small_case(ask.target.case, dict(self._config.compile_case))
-            jobs |= {(case.text, v.key): (case, v) for v in ask.variants if v and (case.text, v.key) not in self._prepared}
+            compiled = [variant for variant in ask.variants if variant and variant.backend in self._config.compiled]
+            jobs |= {key: (case, v) for v in compiled if (key := (case.text, v.key)) not in self._prepared}
         self._prepared |= jobs.keys()
         count = self._config.compilers or min(MAX_COMPILERS, len(os.sched_getaffinity(0)) - 2)
         if count < 2 or len(jobs) < 2:

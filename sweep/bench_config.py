@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class BenchConfig:
     """One device of a sweep. `submission` is its text, `device` cpu, cuda or cuda:N.
 
-    `compile_case`: case keys that make a case small; `compilers`: processes that compile ahead, 0: as many as there are cores
-    to spare.
+    `compile_case`: case keys that make a case small; `compiled`: backends that compile every new setting; `compilers`:
+    processes that compile those ahead, 0: as many as there are cores to spare.
     """
 
     problem_folder: str
@@ -16,4 +16,5 @@ class BenchConfig:
     device: str
     timeout_s: float = 300.0
     compile_case: tuple[tuple[str, int], ...] = ()
+    compiled: tuple[str, ...] = ()
     compilers: int = 0

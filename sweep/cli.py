@@ -82,6 +82,8 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
     chosen = [f"--{name.replace('_', '-')}" for name in ("dry_run", "estimate", "spoil") if getattr(options, name)]
     if len(chosen) > 1:
         raise UsageError(f"{' and '.join(chosen)}: each is a run of its own; give one of them")
+    if not options.timeout_s > 0:
+        raise UsageError(f"--timeout-s {options.timeout_s:g}: has to be more than 0")
     if options.html and (options.html.is_dir() or not options.html.parent.is_dir()):
         raise UsageError(f"--html {options.html}: not a file in an existing folder")
     if options.executor == "popcorn" and options.device:
@@ -100,7 +102,8 @@ def dry_run(setup: Setup) -> None:
     """Print the space of every shape."""
     preset = setup.preset
     limit = f", at most {preset.minutes:g} minutes" if preset.minutes else ""
-    tried = "every setting" if preset.exhaustive else f"{preset.trials} settings and neighbours of the best"
+    whole = f"backends of up to {preset.whole} settings whole, of others " if preset.whole else ""
+    tried = "every setting" if preset.exhaustive else f"{whole}{preset.trials} settings and neighbours of the best"
     print(f"{setup.problem.name} on {setup.machine.name}, `{setup.label}` in dispatch.yml")
     print(f"preset {preset.name}: {tried} per shape{limit}")
     for target, space in zip(setup.targets, setup.spaces(), strict=True):
@@ -157,12 +160,13 @@ def executor_for(setup: Setup, options: argparse.Namespace) -> Executor:
         problem_folder=str(setup.problem.directory),
         submission=submission_text(setup.root, setup.problem.name),
         device=devices[0],
+        timeout_s=options.timeout_s,
         compile_case=tuple(setup.config.compile_case.items()),
+        compiled=tuple(backend.name for backend in setup.backends if backend.compiles),
     )
-    compiles = any(backend.compiles for backend in setup.backends)
     if options.executor == "ray":
-        return RayExecutor(config, options.ray_address, compiles)
-    return LocalExecutor([replace(config, device=device) for device in devices], compiles)
+        return RayExecutor(config, options.ray_address)
+    return LocalExecutor([replace(config, device=device) for device in devices])
 
 
 def _server_executor(setup: Setup, options: argparse.Namespace) -> PopcornExecutor:

@@ -32,11 +32,12 @@ class Preset:
     duel_samples: int
     minutes: float | None = None
     exhaustive: bool = False  # every combination instead of the sampler's proposals
+    whole: int = 0  # a backend with at most so many settings is tried whole, beside the sampler's proposals
     only: dict[str, dict[str, list[Scalar]]] = field(default_factory=dict)  # backend -> parameter -> values
 
     def __post_init__(self) -> None:
         counts = (self.trials, self.batch, self.finalists, self.final_samples, *self.race_samples)
-        if min(counts) < 1 or not self.race_samples or self.refine_rounds < 0 or (self.minutes or 1) <= 0:
+        if min(counts) < 1 or not self.race_samples or min(self.refine_rounds, self.whole) < 0 or (self.minutes or 1) <= 0:
             raise SpaceError(f"preset {self.name}: counts and minutes must be positive, race_samples a list of counts")
         if self.duel_samples < MIN_SAMPLES:
             limit = f"a ratio has no interval below {MIN_SAMPLES}"

@@ -9,6 +9,7 @@ class Exit(IntEnum):
     OK = 0  # whether or not an entry changed
     USAGE = 2
     NOT_LOADED = 3  # the kernels cannot be bundled, or do not load
+    REFUSED = 4  # most settings fail or are wrong
     STORAGE = 6
     OTHER_STUDY = 7
     SERVER = 69
@@ -39,6 +40,16 @@ class KernelsNotLoaded(SweepError):
     """The kernels cannot be bundled, or the bundle does not load."""
 
     exit_code = Exit.NOT_LOADED
+
+
+class MostRefused(SweepError):
+    """So many settings fail or are wrong that the fault is not theirs."""
+
+    exit_code = Exit.REFUSED
+
+    def __init__(self, refused: int, tried: int, first: str):
+        remedy = "mend that first; --restart then forgets these trials"
+        super().__init__(f"{refused} of {tried} settings gave no right result, the first one: {first}; {remedy}")
 
 
 class CaseRefused(SweepError):

@@ -98,9 +98,9 @@ class LocalExecutor:
     Raises DeviceLost if no device can be used, KernelsNotLoaded.
     """
 
-    def __init__(self, configs: Sequence[BenchConfig], compiles: bool = False, make: Callable[[BenchConfig], Any] = real_bench):
+    def __init__(self, configs: Sequence[BenchConfig], make: Callable[[BenchConfig], Any] = real_bench):
         self._devices = [DeviceProcess(config, make) for config in configs]
-        self._compiles = compiles
+        self._compiles = any(config.compiled for config in configs)
         for device in self._devices:
             device.start()
         machines = [machine for device in list(self._devices) if (machine := self._greet(device))]

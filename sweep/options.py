@@ -21,6 +21,7 @@ EPILOG = """examples:
 exit codes:
   0 done, entries changed or not          2 usage, configs/sweep.yml or dispatch.yml
   3 the kernels do not bundle or load     6 storage unreachable
+  4 most settings fail or are wrong
   7 the stored study is for other kernels, another device or space
   69 the leaderboard server fails         110 no device left
   113 bad cases                           130 interrupted
@@ -40,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     )
     what = made.add_argument_group("what is tuned").add_argument
     what("--preset", metavar="P", help="quick, normal, exhaustive, remote; default: quick, or remote on a server")
+    what("--minutes", type=float, metavar="M", help="wall time after which nothing new is tried; default: the preset's")
     what("--cases", metavar="SET", help='official, smoke, a case file, or "key: value; ..."; default: as in eval.py')
     what("--backend", metavar="B", help="tune this backend alone")
     what("--device", metavar="D", help="cpu, cuda or cuda:N; default: every GPU, else the CPU")
@@ -48,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     how("--executor", choices=EXECUTORS, default="local", help="default: local")
     how("--ray-address", metavar="A", help="the Ray cluster's address; default: RAY_ADDRESS, else a cluster of this machine")
     how("--storage", metavar="URL", help="where the study is kept; default: a SQLite file below results/sweep")
+    how("--timeout-s", type=float, default=300.0, metavar="S", help="how long a step may keep its worker busy; default: 300")
     how("--restart", action="store_true", help="forget these shapes' stored studies first")
     out = made.add_argument_group("output").add_argument
     out("--dry-run", action="store_true", help="print the space of every shape; measure and change nothing")

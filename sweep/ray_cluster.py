@@ -24,14 +24,8 @@ class RayExecutor:
     Raises UsageError where Ray is missing or its cluster does not answer, DeviceLost, KernelsNotLoaded.
     """
 
-    def __init__(
-        self,
-        config: BenchConfig,
-        address: str | None,
-        compiles: bool = False,
-        make: Callable[[BenchConfig], Any] = Bench,
-    ):
-        self._ray, self._compiles = _ray(address), compiles
+    def __init__(self, config: BenchConfig, address: str | None, make: Callable[[BenchConfig], Any] = Bench):
+        self._ray = _ray(address)
         gpus = int(self._ray.cluster_resources().get("GPU", 0))
         # Ray gives each actor one GPU, which it then sees as its only one.
         self._config = replace(config, device="cuda:0" if gpus else "cpu")
@@ -48,7 +42,7 @@ class RayExecutor:
             while queue and idle:
                 index, actor = queue.popleft(), idle.popleft()
                 attempts[index] += 1
-                if self._compiles:  # an actor does one thing after the other
+                if self._config.compiled:  # an actor does one thing after the other
                     actor.prepare.remote([asks[index]])
                 busy[actor.measure.remote(asks[index])] = index, actor
             (ready, *_), _ = self._ray.wait(list(busy))

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from sweep.decision import Decision
+from sweep.errors import MostRefused
 from sweep.executor import Executor
 from sweep.report_text import progress_line
 from sweep.search import ShapeSearch
 from sweep.variant import Ask, Outcome
 
-REFINING = 1.3  # candidates in all for one that the sampler proposes
 LAST_SHARE = 0.95  # of a search whose duel is not over
+MIN_REFUSED = 32  # settings, of all shapes together, that say something about all others
 DUEL_SHARE = 0.12  # of the time limit, kept for finals and duels
 
 
@@ -55,7 +56,8 @@ class Sweep:
     decisions: dict[int, Decision]
 
     def run(self) -> dict[int, Decision]:
-        """Run every search to its decision. Raises what the executor and the store raise; all that came back is stored."""
+        """Run every search to its decision. Raises MostRefused and what executor and store raise; all that came back is
+        stored."""
         steps = {number: search.run() for number, search in enumerate(self.searches)}
         asks: dict[int, Ask] = {}
         for number in steps:
@@ -66,7 +68,15 @@ class Sweep:
                 self._advance(order[index], steps, asks, outcomes)
                 self._tell(self.searches[order[index]])
             self._after_round()
+            self._stop_if_most_are_refused()
         return self.decisions
+
+    def _stop_if_most_are_refused(self) -> None:
+        """Raises MostRefused: to go on would measure the few that run, or nothing."""
+        records = [record for search in self.searches for record in search.records() if record.status != "screened"]
+        refused = [record for record in records if record.median_ns is None]
+        if len(refused) >= MIN_REFUSED and 2 * len(refused) > len(records):
+            raise MostRefused(len(refused), len(records), f"{refused[0].variant}: {refused[0].message}")
 
     def _advance(self, number: int, steps: dict, asks: dict[int, Ask], outcomes: list[Outcome] | None) -> None:
         """Give a search its answer; note what it asks for next, or its decision."""
@@ -84,8 +94,7 @@ class Sweep:
     def _share(self, number: int, search: ShapeSearch) -> float:
         if number in self.decisions:
             return 1.0
-        limit = len(search.space) if search.preset.exhaustive else REFINING * search.preset.trials
-        return min(search.tried / min(limit, len(search.space)), LAST_SHARE)
+        return min(search.tried / max(search.planned, 1), LAST_SHARE)
 
     def _tell(self, search: ShapeSearch) -> None:
         share = self.share_done()

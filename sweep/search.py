@@ -17,12 +17,13 @@ from sweep.decision import Decision, Duel, decide
 from sweep.racing import losers
 from sweep.record import Record, Status
 from sweep.sampler import Proposer
-from sweep.space import Space
+from sweep.space import Grid, Space
 from sweep.store import StoredStudy
 from sweep.variant import Ask, Outcome, Target, Variant
 
 DECISION = "decision"
-MAX_SEEDS = 4  # settings of other shapes that are tried first
+REFINING = 1.3  # candidates in all for one that the sampler proposes
+MAX_SEEDS = 8  # settings of other shapes that are tried first
 
 Steps = Generator[Ask, list[Outcome], Decision]
 Measured = Generator[Ask, list[Outcome], None]
@@ -67,6 +68,12 @@ class ShapeSearch:
         """Candidates with a record."""
         return len(self._records)
 
+    @property
+    def planned(self) -> int:
+        """About how many candidates there will be."""
+        sampled = min(len(self.space.part(self._is_sampled)), round(REFINING * self.preset.trials))
+        return len(self.space.part(self._is_whole)) + sampled
+
     def best(self) -> Record | None:
         """The fastest candidate that was measured to the end."""
         done = [record for record in self._records.values() if record.status == "ok"]
@@ -106,23 +113,34 @@ class ShapeSearch:
         return outcome
 
     def _explore(self) -> Measured:
-        """Seeds, then the sampler's proposals, until enough are tried."""
+        """Everything that small backends have, then of the others seeds and the sampler's proposals, until enough are tried."""
         self.phase = "exploring"
-        if self.preset.exhaustive:
-            return (yield from self._try_everything())
-        while self.tried < self.preset.trials and not self.is_late():
-            batch = self._proposals(min(self.preset.batch, self.preset.trials - self.tried))
+        yield from self._try_all(self.space.part(self._is_whole))
+        while (missing := self.preset.trials - self._sampled()) > 0 and not self.is_late():
+            batch = self._proposals(min(self.preset.batch, missing))
             if not batch:
                 return
             yield from self._race(batch)
 
-    def _try_everything(self) -> Measured:
-        rest = [variant for variant in self.space if variant not in self._records]
+    def _is_whole(self, grid: Grid) -> bool:
+        return self.preset.exhaustive or len(grid) <= self.preset.whole
+
+    def _is_sampled(self, grid: Grid) -> bool:
+        return not self._is_whole(grid)
+
+    def _sampled(self) -> int:
+        """Candidates with a record of backends that are not tried whole."""
+        whole = self.space.part(self._is_whole).grids
+        return sum(variant.backend not in whole for variant in self._records)
+
+    def _try_all(self, space: Space) -> Measured:
+        rest = [variant for variant in space if variant not in self._records]
         self._random().shuffle(rest)
         for start in range(0, len(rest), self.preset.batch):
             if self.is_late():
                 return
-            yield from self._race(rest[start : start + self.preset.batch])
+            there = [variant for variant in rest[start : start + self.preset.batch] if variant.backend in self.space.grids]
+            yield from self._race(there)
 
     def _refine(self) -> Measured:
         """Neighbours of the best, until none is better: the sampler finds the region, this its lowest point."""
@@ -188,9 +206,12 @@ class ShapeSearch:
         """Seeds not yet tried, then what the sampler says, whose seed is the number of trials: a resumed search goes the same
         way."""
         self._read_records()
-        seeds = [self.space.exact(variant) for variant in (self.incumbent, *self.seeds[:MAX_SEEDS])]
-        fresh = list(dict.fromkeys(seed for seed in seeds if seed is not None and seed not in self._records))[:count]
-        proposer = Proposer(self.space, self._seed())
+        space = self.space.part(self._is_sampled)
+        if not space.grids:
+            return []
+        seeds = [found for variant in (self.incumbent, *self.seeds) if (found := space.exact(variant))][:MAX_SEEDS]
+        fresh = [seed for seed in dict.fromkeys(seeds) if seed not in self._records][:count]
+        proposer = Proposer(space, self._seed())
         for record in self._records.values():
             proposer.learn(record)
         return fresh + proposer.propose(count - len(fresh), {*self._records, *fresh})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -84,7 +84,7 @@ def set_up(options: argparse.Namespace) -> Setup:
     remote = options.executor == "popcorn"
     device = leaderboard_device(problem) if remote else describe_device(select_device(options.device))
     machine = Machine(device.name, device.arch, device.kind, device.driver, device.torch)
-    preset = _preset(config, options.preset or (REMOTE_PRESET if remote else DEFAULT_PRESET))
+    preset = _preset(config, options.preset or (REMOTE_PRESET if remote else DEFAULT_PRESET), options.minutes)
     cases = _cases(options, problem, device)
     return Setup(
         root=root,
@@ -129,10 +129,13 @@ def _cases(options: argparse.Namespace, problem: Problem, device: Device) -> tup
     return choose_cases(options.cases, problem, "benchmark", device)[1]
 
 
-def _preset(config: SweepConfig, name: str) -> Preset:
+def _preset(config: SweepConfig, name: str, minutes: float | None) -> Preset:
+    if minutes is not None and not minutes > 0:
+        raise UsageError(f"--minutes {minutes:g}: has to be more than 0")
     if name not in config.presets:
         raise UsageError(f"--preset {name}: no such preset; choose one of {', '.join(config.presets)}")
-    return config.presets[name]
+    preset = config.presets[name]
+    return preset if minutes is None else replace(preset, minutes=minutes)
 
 
 def _backends(config: SweepConfig, wanted: str | None, machine: Machine) -> tuple[BackendSpace, ...]:

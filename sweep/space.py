@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,12 @@ class Space:
         self.grids = {name: grid for name, grid in self.grids.items() if name not in backends}
         if not self.grids:
             raise SpaceError(f"shape {self.shape}: none of the backends {', '.join(sorted(backends))} can be used here")
+
+    def part(self, belongs: Callable[[Grid], bool]) -> Space:
+        """The settings of some backends, perhaps of none."""
+        made = copy.copy(self)
+        made.grids = {name: grid for name, grid in self.grids.items() if belongs(grid)}
+        return made
 
     def __iter__(self) -> Iterator[Variant]:
         for grid in self.grids.values():

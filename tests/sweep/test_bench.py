@@ -30,7 +30,8 @@ def torch_variant(**more):
 
 @pytest.fixture(scope="module")
 def bench():
-    config = BenchConfig(str(ROOT / "configs"), submission_text(ROOT, "amd-mixed-mla") + TROUBLE, "cpu", compilers=2)
+    text = submission_text(ROOT, "amd-mixed-mla") + TROUBLE
+    config = BenchConfig(str(ROOT / "configs"), text, "cpu", compiled=("torch",), compilers=2)
     with Bench(config) as made:
         yield made
 
@@ -69,6 +70,14 @@ def test_the_same_variant_twice_is_two_entrants(bench):
 def test_compiling_ahead_swallows_what_fails(bench):
     bench.prepare([Ask(TARGET, (torch_variant(), torch_variant(die=True), torch_variant(chunk_tokens=0)), 1)])
     assert bench.measure(Ask(TARGET, (torch_variant(),), 1))[0].ok
+
+
+def test_only_backends_that_compile_every_setting_are_compiled_ahead(bench, monkeypatch):
+    called = []
+    monkeypatch.setattr(bench, "_compile", lambda workers, share: called.extend(variant.backend for _, variant in share))
+    others = tuple(Variant("cuda", {"cluster": size}) for size in (1, 2))
+    bench.prepare([Ask(TARGET, (*others, torch_variant(chunk_tokens=16), torch_variant(chunk_tokens=8), None), 1)])
+    assert called == ["torch", "torch"]
 
 
 def test_a_submission_that_does_not_load_says_so():

@@ -15,9 +15,9 @@ CONFIG = BenchConfig("", "", "cuda:0")
 TARGET = Target(Shape(4, 1, 1024, 16), Case.from_spec({"seed": 1}))
 
 
-def executor(folder, trouble="none", devices=("cuda:0", "cuda:1"), **more):
-    configs = [replace(CONFIG, device=device, submission=f"{folder}|{trouble}") for device in devices]
-    return LocalExecutor(configs, make=FakeBench, **more)
+def executor(folder, trouble="none", devices=("cuda:0", "cuda:1"), compiled=()):
+    configs = [replace(CONFIG, device=device, submission=f"{folder}|{trouble}", compiled=compiled) for device in devices]
+    return LocalExecutor(configs, make=FakeBench)
 
 
 def asks(count):
@@ -38,7 +38,7 @@ def test_every_ask_is_answered_once(tmp_path):
 
 
 def test_compilers_run_before_anything_is_timed(tmp_path):
-    answers(executor(tmp_path, compiles=True), 2)
+    answers(executor(tmp_path, compiled=("sim",)), 2)
     assert (tmp_path / "cuda:0.prepared").exists()
     assert not (tmp_path / "cuda:1.prepared").exists()
 

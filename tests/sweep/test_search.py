@@ -17,7 +17,7 @@ from simulated import (
     worst,
 )
 
-from sweep.errors import SpaceError
+from sweep.errors import MostRefused, SpaceError
 from sweep.run import Deadline, Sweep
 from sweep.space import Space
 
@@ -146,6 +146,45 @@ def test_exhaustive_tries_every_setting(tmp_path):
     decisions = run(searches, SimulatedExecutor({shape: worst(shape)}))
     assert {record.variant for record in searches[0].records()} == set(Space([SPACE, OTHER], preset, shape))
     assert after_ns(decisions[0], worst(shape), shape) == best_ns(shape)
+
+
+def test_small_backends_are_tried_whole_beside_the_samplers_proposals(tmp_path):
+    shape = SHAPES[0]
+    preset = dataclasses.replace(PRESET, whole=4, refine_rounds=0)
+    searches = searches_in(store_in(tmp_path), {shape: worst(shape)}, preset)
+    run(searches, SimulatedExecutor({shape: worst(shape)}))
+    tried = [record.variant for record in searches[0].records()]
+    others = [variant for variant in tried if variant.backend == OTHER.name]
+    assert sorted(variant.params["size"] for variant in others) == OTHER.params["size"]
+    assert len(tried) == len(others) + preset.trials
+
+
+def test_where_all_backends_are_tried_whole_nothing_is_sampled(tmp_path):
+    shape = SHAPES[0]
+    space = Space([SPACE, OTHER], PRESET, shape)
+    searches = searches_in(store_in(tmp_path), {shape: worst(shape)}, dataclasses.replace(PRESET, whole=len(space)))
+    decisions = run(searches, SimulatedExecutor({shape: worst(shape)}))
+    assert searches[0].tried == len(space)
+    assert after_ns(decisions[0], worst(shape), shape) == best_ns(shape)
+
+
+def test_a_backend_tried_whole_that_is_not_there_is_left_alone_at_once(tmp_path):
+    shape = SHAPES[0]
+    broken = lambda variant: "unavailable" if variant.backend == "sim" else "ok"  # noqa: E731
+    executor = SimulatedExecutor({shape: None}, broken=broken)
+    searches = searches_in(store_in(tmp_path), {shape: None}, dataclasses.replace(PRESET, whole=1000))
+    run(searches, executor)
+    asked = [variant for ask in executor.asked for variant in ask.variants if variant and variant.backend == "sim"]
+    assert 0 < len(asked) <= PRESET.batch * 2
+
+
+def test_a_sweep_in_which_most_settings_fail_stops_early_and_says_why(tmp_path):
+    entries = {shape: worst(shape) for shape in SHAPES}
+    executor = SimulatedExecutor(entries, broken=lambda variant: "failed")
+    searches = searches_in(store_in(tmp_path), entries, dataclasses.replace(PRESET, batch=16, trials=64))
+    with pytest.raises(MostRefused, match=r"32 of 32 settings gave no right result, the first one: .* is failed"):
+        run(searches, executor)
+    assert sum(search.tried for search in searches) == 32
 
 
 def test_when_time_is_up_what_is_known_still_duels(tmp_path):

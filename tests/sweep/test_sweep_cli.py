@@ -30,6 +30,8 @@ def said(capsys, root, *options):
         (("--storage", "nonsense"), 6, "not a database URL"),
         (("--device", "tpu"), 2, "no such device"),
         (("--dry-run", "--spoil"), 2, "each is a run of its own"),
+        (("--minutes", "0"), 2, "--minutes 0: has to be more than 0"),
+        (("--timeout-s", "-1"), 2, "--timeout-s -1: has to be more than 0"),
         (("--html", "/nowhere/at/all.html"), 2, "not a file in an existing folder"),
         (("--executor", "popcorn"), 2, "leave it out"),
     ],
@@ -39,6 +41,11 @@ def test_what_cannot_be_done_is_one_line(capsys, root, options, code, message):
     assert found == code
     assert message in errors
     assert errors.count("\n") == 1
+
+
+def test_a_dry_run_says_the_limits(capsys, root):
+    _, printed, _ = said(capsys, root, "--dry-run", "--minutes", "2.5")
+    assert "at most 2.5 minutes" in printed
 
 
 def test_a_dry_run_prints_the_space_and_measures_nothing(capsys, root):

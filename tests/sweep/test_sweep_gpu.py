@@ -27,6 +27,7 @@ def test_variants_are_compiled_ahead_judged_and_timed_in_turn():
         submission_text(ROOT, "amd-mixed-mla"),
         "cuda:0",
         compile_case=(("batchsize", 1), ("kvseqlen", 64)),
+        compiled=("triton",),
         compilers=2,
     )
     tile = {"format": "fp8", "block_n": 64, "num_warps": 4, "num_stages": 2}
