@@ -40,6 +40,7 @@ from sweep.bench_config import BenchConfig  # noqa: E402
 from sweep.cli import spoil  # noqa: E402
 from sweep.decision import Duel, decide  # noqa: E402
 from sweep.errors import SweepError  # noqa: E402
+from sweep.finish import SAMPLES_FOLDER  # noqa: E402
 from sweep.local import LocalExecutor  # noqa: E402
 from sweep.options import parser as sweep_parser  # noqa: E402
 from sweep.record import Record  # noqa: E402
@@ -71,6 +72,8 @@ class Entry:
     spoiled_ns: float | None = None
     best_known_ns: float | None = None
     found_ns: float | None = None
+    best_tried: str = ""  # of the trials: what is known if the sweep does not get to its end
+    best_tried_ns: float | None = None
     trials: dict[str, int] = field(default_factory=dict)  # status -> count
     first_refusal: str = ""
 
@@ -108,7 +111,7 @@ class Recovery:
         self.out: Path = options.out
         self.root, self.options = root, options
         self.storage = f"sqlite:///{(self.out / 'studies.sqlite').resolve()}"
-        named = ("preset", "cases", "device", "minutes")
+        named = ("preset", "cases", "device", "backend", "minutes")
         chosen = [word for name in named if (value := getattr(options, name)) for word in (f"--{name}", str(value))]
         self.words = ["--root", str(root), "--storage", self.storage, "--html", str(self.out / "sweep.html"), *chosen]
         self.words += ["--timeout-s", str(STEP_LIMIT_S)]
@@ -158,6 +161,10 @@ class Recovery:
             life_s, stored = life_s * (1.0 if len(now) > len(stored) else LONGER), now
         kills = len(self.report.kills)
         print(f"the sweep took {self.report.sweep_s:.0f} s, killed {kills} times, exit code {code}", flush=True)
+        for entry in self.report.entries:
+            counts = ", ".join(f"{count} {status}" for status, count in entry.trials.items())
+            refused = f"; the first refusal: {entry.first_refusal}" if entry.first_refusal else ""
+            print(f"{entry.shape}: trials: {counts or 'none'}{refused}", flush=True)
         self.report.state = "swept" if code == 0 else f"the sweep ended with exit code {code}"
         return code
 
@@ -177,13 +184,13 @@ class Recovery:
     def note_trials(self) -> Counter[tuple[str, str]]:
         """Count the stored trials of every shape; how often each is stored."""
         setup = self.set_up()
-        shutil.copy(setup.table.path, self.out / "dispatch.yml")
+        for path in (setup.table.path, *(self.root / SAMPLES_FOLDER).glob("*.json")):
+            shutil.copy(path, self.out / path.name)
         stored: Counter[tuple[str, str]] = Counter()
         searches = setup.searches(Store(self.storage, setup.config), restart=False, is_late=lambda: False)
         for entry, search in zip(self.report.entries, searches, strict=True):
             records = search.study.records()
-            entry.trials = dict(Counter(record.status for record in records))
-            entry.first_refusal = next((_refusal(record) for record in records if record.median_ns is None), "")
+            note_records(entry, records)
             entry.found = _words(setup.table.entry(setup.label, search.target.shape))
             stored.update((entry.shape, record.variant.key) for record in records)
         return stored
@@ -216,6 +223,16 @@ class Recovery:
         verdicts = Counter(entry.verdict for entry in self.report.entries)
         print("of {} entries: {}".format(len(found), ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())))
         return int(any(entry.verdict not in GOOD for entry in self.report.entries))
+
+
+def note_records(entry: Entry, records: Sequence[Record]) -> None:
+    """Note what the trials of a shape came to so far."""
+    entry.trials = dict(Counter(record.status for record in records))
+    entry.first_refusal = next((_refusal(record) for record in records if record.median_ns is None), "")
+    timed = [(record.median_ns, record.variant) for record in records if record.status == "ok" and record.median_ns]
+    if timed:
+        entry.best_tried_ns, best = min(timed, key=lambda pair: pair[0])
+        entry.best_tried = str(best)
 
 
 def fill(entry: Entry, outcomes: Sequence[Outcome]) -> None:
@@ -273,6 +290,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="as in python -m sweep")
     parser.add_argument("--cases", help="as in eval.py")
     parser.add_argument("--device", help="as in eval.py")
+    parser.add_argument("--backend", help="as in python -m sweep")
     parser.add_argument("--samples", type=int, default=61, help="of each side of the comparison; default: 61")
     parser.add_argument("--kill-every-s", type=float, help="kill the sweep after about so long, and start it again")
     options = parser.parse_args()

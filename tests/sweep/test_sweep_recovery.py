@@ -8,8 +8,9 @@ import sys
 import pytest
 from small_root import ROOT
 
-from scripts.sweep_recovery import Entry, fill, line_of
-from sweep.variant import Outcome
+from scripts.sweep_recovery import Entry, fill, line_of, note_records
+from sweep.record import Record
+from sweep.variant import Outcome, Variant
 
 
 def samples(mean_ns, seed, count=61):
@@ -46,6 +47,22 @@ def test_a_found_entry_that_does_not_run_is_not_compared():
     broken = Outcome((), "failed", "CUDA error 1")
     fill(entry, [broken, broken, samples(10_000, 1), samples(20_000, 2)])
     assert entry.verdict == "not compared: CUDA error 1"
+
+
+def test_trials_are_counted_and_the_first_refusal_is_named():
+    entry = Entry("4x1x1024x16", "bad", "good")
+    variants = [Variant("cuda", {"cluster": size}) for size in (1, 2, 3)]
+    note_records(
+        entry,
+        [
+            Record(variants[0], "ok", (3, 4, 5)),
+            Record(variants[1], "failed", (), "CUDA error 1"),
+            Record(variants[2], "ok", (2, 2, 2)),
+        ],
+    )
+    assert entry.trials == {"ok": 2, "failed": 1}
+    assert entry.first_refusal == "cuda cluster=2 failed: CUDA error 1"
+    assert (entry.best_tried, entry.best_tried_ns) == ("cuda cluster=3", 2.0)
 
 
 @pytest.mark.slow
