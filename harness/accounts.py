@@ -30,6 +30,7 @@ IDLE_VARIES = 0.5  # by what share that answer may vary: a device that clears gi
 BURST_TOLERANCE = 2.0
 BURST_NS, MAX_BURST_CALLS = 10_000_000, 32  # a burst is to last so long, that its answer's own time does not matter
 MAX_BURSTS = 4  # the fastest counts
+EMPTYING_NS = 150_000  # a device that is held reads its caches empty before it lets go
 CPUCLOCK_SCHED = 2  # linux/posix-timers.h: the clock id of another process's processor time
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 CHILDREN_USER, CHILDREN_SYSTEM = 13, 14  # fields of /proc/PID/stat, counted from the state
@@ -81,6 +82,7 @@ class Ledger:
     running_ns: list[int] = field(default_factory=list)  # the same without waiting for a processor
     used_ns: list[int] = field(default_factory=list)  # processor time, where that says something
     hidden_ns: list[int] = field(default_factory=list)  # launch latencies that reported times leave out
+    warm_ns: list[int] = field(default_factory=list)  # calls before the samples, what their launches hid included
     bursts_ns: list[float] = field(default_factory=list)  # of a call in a burst, its share of any answer's time included
     output_bytes: int = 0
 
@@ -144,9 +146,16 @@ class Ledger:
             return ""
         said_ns, seen_ns = self._said_ns, min(self.bursts_ns)
         overhead_ns = WALL_ALLOWANCE_NS / min(MAX_BURST_CALLS, math.ceil(BURST_NS / max(1.0, said_ns)))
-        if seen_ns <= BURST_TOLERANCE * (said_ns + statistics.median(self.hidden_ns)) + overhead_ns:
+        with_launches_ns = min([said_ns + statistics.median(self.hidden_ns), *self.warm_ns])
+        if seen_ns <= BURST_TOLERANCE * with_launches_ns + overhead_ns:
             return ""
         return f"reported {said_ns / 1e3:.0f} us a call and took {seen_ns / 1e3:.0f} us for each of several in a row"
+
+
+def hidden_launch_ns(host_ns: int, hold_ns: int) -> int:
+    """How much of the time that a call kept the host can be missing from its device time: none after the device was let go.
+    A call that waits for the device keeps the host for as long as the device is held."""
+    return min(host_ns, hold_ns + EMPTYING_NS)
 
 
 def worked_ahead_ns(used_ns: int) -> int:

@@ -16,7 +16,9 @@ MAX_DEPTH = 32
 MAX_NODES = 100_000
 DTYPES = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype) and "q" not in name}
 DTYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES.values()}
-DETACH = torch.Tensor.detach  # the class's own: an instance may carry another, which would compute only now
+# The class's own, taken before a submission is there: what a call returned may carry others, which would compute only now.
+DETACH, CLONE = torch.Tensor.detach, torch.Tensor.clone
+RESOLVE_CONJ, RESOLVE_NEG = torch.Tensor.resolve_conj, torch.Tensor.resolve_neg
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -52,8 +54,7 @@ def snapshot(value: Any, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         return value
     if isinstance(value, torch.Tensor) and type(value) in TENSOR_TYPES and value.layout is torch.strided:
-        tensor = DETACH(value)
-        return tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+        return CLONE(RESOLVE_NEG(RESOLVE_CONJ(DETACH(value))), memory_format=torch.contiguous_format)
     if type(value) in (tuple, list):
         return type(value)(snapshot(item, depth + 1) for item in value)
     if type(value) is dict:

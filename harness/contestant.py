@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.accounts import Ledger
+from harness.accounts import Ledger, hidden_launch_ns
 from harness.clock import Clock
 from harness.errors import CallFailed
 from harness.inputs import InputBuffers
@@ -49,6 +49,7 @@ class Contestant:
         self.verdict: Verdict | None = None
         self.sampling: Sampling | None = None
         self._sleep_ns = MIN_SLEEP_NS if policy.hides_launch else 0
+        self._warm_ns: list[int] = []  # the first of them held briefly, so that little of their launch is hidden
 
     @property
     def passes(self) -> bool:
@@ -97,12 +98,14 @@ class Contestant:
             sample = self._session.call(self._inputs, timed=True, sleep_ns=warm.sleep_ns).sample
             warm.samples_ns.append(sample.elapsed_ns)
             if self._policy.hides_launch:
+                self._warm_ns.append(sample.elapsed_ns + hidden_launch_ns(sample.host_ns, warm.sleep_ns))
                 warm.sleep_ns = min(MIN_SLEEP_NS + 2 * sample.host_ns, MAX_SLEEP_NS)
         self._sleep_ns = warm.sleep_ns
 
     def start_sampling(self) -> Sampling:
         """From now on samples count."""
         self.sampling = Sampling(self._clock, self._sleep_ns, ledger=self._session.open_ledger())
+        self.sampling.ledger.warm_ns += self._warm_ns
         return self.sampling
 
     def time_one(self) -> None:
@@ -124,7 +127,7 @@ class Contestant:
         sampling.exposed += exposed
         sampling.samples_ns.append(called.sample.elapsed_ns + called.ahead_ns)
         elapsed_ns, (wall_ns, waited_ns) = called.sample.elapsed_ns, (called.wall_ns, called.waited_ns)
-        hidden_ns = called.sample.host_ns if self._policy.hides_launch else 0
+        hidden_ns = hidden_launch_ns(called.sample.host_ns, sampling.sleep_ns) if self._policy.hides_launch else 0
         sampling.ledger.enter(elapsed_ns, wall_ns, waited_ns, called.used_ns, called.nbytes, hidden_ns)
 
     def burst(self) -> None:

@@ -22,7 +22,7 @@ RANDN_BYTES = 4 * 16000 * 1024 * 1024
 CALIBRATION_CYCLES = 2_000_000
 CALIBRATIONS = 50  # the last counts: the first also loads the kernel, and a device that was idle raises its clock meanwhile
 COPY_JITTER_NS = 10_000
-WAIT_JITTER_NS = 50_000  # two waits for an idle device, the second of them for all queues
+WAIT_JITTER_NS = 50_000  # of the host: two waits for an idle device, or two copies that are queued
 PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
 
@@ -108,8 +108,9 @@ class GpuTimer:
     """Device events around the call (torch.cuda is CUDA and HIP); the output is copied right behind the second one.
 
     Work on another queue that the call did not wait for is missing from that copy, and what it takes until the whole
-    device is idle counts as the call's. Work that slips in between the event and the copy delays the copy: compared with
-    a second copy, that delay counts too. So does the time for which another context had the device while it was held.
+    device is idle counts as the call's. Work that slips in between the event and the copy, on the device or on the host,
+    delays the copy: compared with a second copy, that delay counts too. So does the time for which another context had the
+    device while it was held.
     """
 
     def __init__(self, device: torch.device, cold: Cold, synchronized: bool = True, occupied: bool = True):
@@ -132,15 +133,14 @@ class GpuTimer:
         output = call()
         host_ns = self._now() - host_start_ns
         self._record(self._end)
-        kept = keep(output)
-        self._record(self._kept)
-        keep(output)
-        self._record(self._again)
+        kept, first_ns = self._copied(keep, output, self._kept)
+        _, second_ns = self._copied(keep, output, self._again)
         exposed = self._query(self._start)
         elsewhere_ns = self._elsewhere_ns()
         elapsed_ns = round(self._elapsed(self._start, self._end) * 1e6) + self._holder.lost_ns
         hidden = sleep_ns > 0 and not exposed  # else the copies wait for the host
-        return Sample(elapsed_ns + elsewhere_ns + (self._late_ns() if hidden else 0), host_ns, exposed), kept
+        late_ns = max(first_ns - 2 * second_ns - WAIT_JITTER_NS, self._late_ns() if hidden else 0, 0)
+        return Sample(elapsed_ns + elsewhere_ns + late_ns, host_ns, exposed), kept
 
     def run(self, call: Callable[[], Any], keep: Keep = as_it_is) -> tuple[Sample, Any]:
         self._synchronize(self._device)
@@ -151,6 +151,13 @@ class GpuTimer:
         elapsed_ns = self._now() - start_ns
         return Sample(elapsed_ns, host_ns, True), keep(output)
 
+    def _copied(self, keep: Keep, output: Any, event: torch.cuda.Event) -> tuple[Any, int]:
+        """A copy of the output, `event` recorded behind it, and how long both kept the host."""
+        start_ns = self._now()
+        copy = keep(output)
+        self._record(event)
+        return copy, self._now() - start_ns
+
     def _elsewhere_ns(self) -> int:
         """Wait for the whole device; how much longer that took than waiting for this queue, beyond what waiting varies by."""
         self._wait(self._again)
@@ -160,7 +167,7 @@ class GpuTimer:
         return max(0, self._now() - queue_done_ns - WAIT_JITTER_NS)
 
     def _late_ns(self) -> int:
-        """By how much the copy of the output took longer than copying it again, beyond what copies vary by."""
+        """By how much the copy of the output took the device longer than copying it again, beyond what copies vary by."""
         first_ns = round(self._elapsed(self._end, self._kept) * 1e6)
         second_ns = round(self._elapsed(self._kept, self._again) * 1e6)
         return max(0, first_ns - 2 * second_ns - COPY_JITTER_NS)

@@ -7,8 +7,9 @@ python scripts/integrity.py --docs               docs/integrity.md from the comm
 python scripts/integrity.py --gpu --needs gpu --prove --json FILE              what only a GPU can tell
 python scripts/integrity.py --gpu --resume --limit-s 140 --json FILE           the rest, as far as the time goes
 
-On a GPU entries start, load and compile side by side, and are timed one at a time. Those that tell most come first. What
-was found stands in FILE after every entry; --resume goes on with what it lacks.
+On a GPU entries start, load and compile side by side, and are timed one at a time, the honest ones before all others. What
+takes long begins first, then what tells most. What was found stands in FILE after every entry; --resume goes on with what it
+lacks.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +35,7 @@ DOCUMENT = ROOT / "docs" / "integrity.md"
 RESULTS = ROOT / "docs" / "results"
 COLUMNS = "{:<26} {:<4} {:<12} {:<13} {:>9} {:>5}  {}"
 BUDGET_S = {"cpu": 1.0, "cuda": 0.5}
+SPARE_PROCESSORS = 4  # on a GPU: for the evaluation that is being timed, and what compilers start
 
 
 def options(argv: list[str]) -> argparse.Namespace:
@@ -49,7 +51,7 @@ def options(argv: list[str]) -> argparse.Namespace:
     add("--budget-s", type=float, metavar="S", help="wall time for the samples of a case; default: 1, on a GPU 0.5")
     add("--prove", action="store_true", help="also with each cheat's defences off: it must then succeed")
     add("--official", action="store_true", help="also un-isolated, as public evaluators run it")
-    add("--jobs", type=int, metavar="N", help="entries at a time; default: 1, on a GPU one a processor")
+    add("--jobs", type=int, metavar="N", help="entries at a time; default: 1, on a GPU the processors less four")
     add("--limit-s", type=float, metavar="S", help="begin no entry after this many seconds; those are left out")
     add("--json", type=Path, metavar="FILE", help="write what was found here, again after every entry")
     add("--resume", action="store_true", help="keep what stands in FILE, and run what is missing there")
@@ -70,13 +72,15 @@ def chosen(corpus: list[Entry], wanted: argparse.Namespace) -> list[Entry]:
         sys.exit(f"{', '.join(left_out)}: needs a {'CPU; leave --gpu out' if wanted.gpu else 'GPU; add --gpu'}")
     found = [entry for entry in runnable if not wanted.only or entry.name in wanted.only]
     found = [entry for entry in found if not wanted.kind or entry.kind == wanted.kind]
-    return sorted((entry for entry in found if not wanted.needs or entry.needs == wanted.needs), key=rank)
+    found = [entry for entry in found if not wanted.needs or entry.needs == wanted.needs]
+    return sorted(map(Entry.on_gpu, found) if wanted.gpu else found, key=rank)
 
 
-def rank(entry: Entry) -> int:
-    """What a run that is cut short should have told first: what no CPU can tell, false times, false alarms, false outputs."""
+def rank(entry: Entry) -> tuple[bool, int]:
+    """What a run that is cut short should have told first: what no CPU can tell, false times, false alarms, false outputs.
+    What says that it takes long begins before all of it, lest everything else ends and waits."""
     told = (entry.needs == "gpu", entry.timed, entry.kind == "controls", entry.kind == "wrong", True)
-    return told.index(True)
+    return entry.timeout_s == Entry.timeout_s, told.index(True)
 
 
 def missing(entries: list[Entry], known: list[Finding], wanted: argparse.Namespace) -> list[Entry]:
@@ -142,14 +146,14 @@ def investigated(bench: Bench, entries: list[Entry], wanted: argparse.Namespace,
 
 
 def _take_references(bench: Bench, entries: list[Entry], pool: ThreadPoolExecutor | None) -> None:
-    """Honest times first. On a CPU alone: what they lose to their neighbours would make cheats look fast. On a GPU `pool`
-    takes them, for whatever is timed there is timed alone."""
+    """Honest times, before anything else begins: what they lose to their neighbours would make cheats look fast. On a CPU one
+    after the other; on a GPU `pool` takes them, for there it is the device that is timed, and that alone."""
     references = {(entry.honest, entry.cases): entry for entry in entries if entry.timed}
+    if pool:
+        wait([pool.submit(bench.honest_ns, entry) for entry in references.values()])
+        return
     for entry in references.values():
-        if pool:
-            pool.submit(bench.honest_ns, entry)
-        else:
-            bench.honest_ns(entry)
+        bench.honest_ns(entry)
 
 
 def run(wanted: argparse.Namespace) -> int:
@@ -163,7 +167,7 @@ def run(wanted: argparse.Namespace) -> int:
         sys.exit(str(error))
     to_run = missing(entries, list(progress.known.values()), wanted)
     progress.total = len(to_run)
-    jobs = wanted.jobs or (os.cpu_count() or 1 if wanted.gpu else 1)
+    jobs = wanted.jobs or (max(1, (os.cpu_count() or 1) - SPARE_PROCESSORS) if wanted.gpu else 1)
     for finding in investigated(bench, to_run, wanted, jobs):
         progress.add(finding)
     if left_out := len(to_run) - progress.done:

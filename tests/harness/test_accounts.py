@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import accounts
-from harness.accounts import CALL_OVERHEAD_NS, MIN_CALLS, QUIET_NS, Ledger, cpu_time_ns, run_delay_ns, worked_ahead_ns
+from harness.accounts import (
+    CALL_OVERHEAD_NS,
+    EMPTYING_NS,
+    MIN_CALLS,
+    QUIET_NS,
+    Ledger,
+    cpu_time_ns,
+    hidden_launch_ns,
+    run_delay_ns,
+    worked_ahead_ns,
+)
 from harness.family import family
 
 MS = 1_000_000
@@ -115,6 +125,29 @@ def test_launch_latency_that_is_hidden_shows_in_bursts():
         made.enter(MS // 10, MS, 0, None, 0, hidden_ns=5 * MS)
     made.enter_burst(32, 32 * 5 * MS, 0)
     assert not made.contradiction()
+
+
+@given(*[st.integers(0, 10**8)] * 3, st.integers(0, 2 * 10**7), st.integers(0, EMPTYING_NS))
+def test_what_a_hold_can_hide(before_ns, device_ns, after_ns, hold_ns, emptying_ns):
+    """A call that works on the host, waits for its device or not, and works on the host again: however long the device was
+    held, what its time lacks is no more than is said to be hidden."""
+    released_ns = hold_ns + emptying_ns
+    for waits in (False, True):
+        host_ns = (max(before_ns, released_ns) if waits else before_ns) + after_ns
+        elapsed_ns = max(host_ns, released_ns + device_ns) - released_ns
+        alone_ns = max(before_ns + after_ns, device_ns)
+        assert alone_ns <= elapsed_ns + hidden_launch_ns(host_ns, hold_ns)
+
+
+def test_a_call_that_was_held_briefly_shows_that_a_long_launch_was_none():
+    """Who waits for the device seems to need for its launch what the device was held, and that grows with it."""
+    made = Ledger(on_device=True)
+    for _ in range(9):
+        made.enter(MS // 100, 2 * MS, 0, None, 0, hidden_ns=20 * MS)
+    made.enter_burst(32, 32 * 2 * MS, 0)
+    assert not made.contradiction()
+    made.warm_ns.append(MS // 100 + hidden_launch_ns(2 * MS, MS // 20))
+    assert "took 2000 us for each of several in a row" in made.contradiction()
 
 
 @given(st.integers(1, 10**8), st.integers(0, 10**8), st.integers(0, 10**9))

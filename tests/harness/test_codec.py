@@ -168,3 +168,15 @@ def test_a_forged_tree_is_refused_or_stays_inside_its_storage(tree):
         last = tensor.storage_offset() + sum((size - 1) * step for size, step in steps)
         assert 0 in tensor.shape or (last + 1) * tensor.itemsize <= storage.nbytes()
         assert storage.nbytes() == 32
+
+
+@pytest.mark.parametrize("name", ["detach", "resolve_conj", "resolve_neg", "clone"])
+def test_a_snapshot_is_made_without_what_a_submission_put_in_place(monkeypatch, name):
+    def forged(self, *args, **kwargs):
+        raise AssertionError("a patched method was called")
+
+    value = torch.ones(3)
+    monkeypatch.setattr(torch.Tensor, name, forged)
+    copy = snapshot(value)
+    monkeypatch.undo()
+    assert torch.equal(copy, value)

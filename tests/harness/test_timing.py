@@ -14,7 +14,7 @@ class FakeCuda:
     """Device time advances by sleeps and calls; an event keeps the device time at which it was recorded."""
 
     def __init__(self):
-        self.log, self.device_ns, self.start_reached, self.copy_ns = [], 0, False, 100
+        self.log, self.device_ns, self.start_reached, self.copy_ns, self.host_ns = [], 0, False, 100, 0
         cuda = self
 
         class Event:
@@ -60,6 +60,7 @@ def cuda(monkeypatch) -> FakeCuda:
     monkeypatch.setattr(torch.cuda, "Event", fake.Event)
     monkeypatch.setattr(torch.cuda, "_sleep", fake.sleep)
     monkeypatch.setattr(torch.cuda, "synchronize", fake.synchronize)
+    monkeypatch.setattr("time.perf_counter_ns", lambda: fake.host_ns)
     monkeypatch.setattr(timing, "evictor", lambda device, cold: lambda: fake.log.append("evict"))
     return fake
 
@@ -85,6 +86,19 @@ def test_work_that_slips_in_before_the_copy_counts(cuda, timer):
 
     sample, _ = timer.time(cuda.call, sleep_ns=50_000, keep=slow_once)
     assert sample.elapsed_ns == 1000 + 40_000 + 100 - 2 * 100 - timing.COPY_JITTER_NS
+
+
+@pytest.mark.parametrize("start_reached", [False, True])
+def test_an_output_that_computes_itself_when_it_is_copied_takes_that_long(cuda, timer, start_reached):
+    """Whether or not it makes the host wait for the device meanwhile, which then has reached the start event."""
+    cuda.start_reached = start_reached
+
+    def lazy(output):
+        cuda.host_ns += 30_000 if "copy" in cuda.log else 400_000
+        return cuda.keep(output)
+
+    sample, _ = timer.time(cuda.call, sleep_ns=50_000, keep=lazy)
+    assert sample.elapsed_ns == 1000 + 400_000 - 2 * 30_000 - timing.WAIT_JITTER_NS
 
 
 def test_large_outputs_take_long_to_copy_and_cost_nothing(cuda, timer):

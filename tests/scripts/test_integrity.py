@@ -58,10 +58,18 @@ def wanted(*words: str) -> argparse.Namespace:
     return options(list(words))
 
 
-def test_what_tells_most_comes_first():
+def test_what_takes_long_comes_first():
     entries = chosen(CORPUS, wanted("--gpu"))
+    slow = [entry.timeout_s != Entry.timeout_s for entry in entries]
+    assert any(slow)
+    assert slow == sorted(slow, reverse=True)
+
+
+def test_what_tells_most_comes_next():
+    every = chosen(CORPUS, wanted("--gpu"))
+    entries = [entry for entry in every if entry.timeout_s == Entry.timeout_s]
     sorts = [(entry.needs == "gpu", entry.timed, entry.kind) for entry in entries]
-    gpu = sum(entry.needs == "gpu" for entry in CORPUS)
+    gpu = sum(entry.needs == "gpu" for entry in entries)
     assert all(needs for needs, _, _ in sorts[:gpu])
     rest = sorts[gpu:]
     order = [next(i for i, (_, timed, kind) in enumerate(rest) if test(timed, kind)) for test in (
@@ -71,7 +79,14 @@ def test_what_tells_most_comes_first():
         lambda timed, kind: kind == "cheats" and not timed,
     )]  # fmt: skip
     assert order == sorted(order)
-    assert {entry.name for entry in entries} == {entry.name for entry in CORPUS if entry.needs != "cpu"}
+    assert {entry.name for entry in every} == {entry.name for entry in CORPUS if entry.needs != "cpu"}
+
+
+def test_cases_of_a_gpu_are_for_a_gpu():
+    entry = made_up("short", cases=("seed: 1",), gpu_cases=("seed: 2",))
+    assert chosen([entry], wanted())[0].cases == ("seed: 1",)
+    assert chosen([entry], wanted("--gpu"))[0].cases == ("seed: 2",)
+    assert chosen([PLAIN], wanted("--gpu"))[0].cases == PLAIN.cases
 
 
 @pytest.mark.parametrize("needs", ["gpu", "any"])
@@ -84,6 +99,12 @@ def test_references_come_first_and_once(bench):
     found = list(investigated(bench, [SLY, again, PLAIN], wanted(), 1))
     assert bench.asked[:2] == ["honest", "sly"]
     assert len(found) == 3
+
+
+def test_on_a_gpu_nothing_begins_before_the_references_are_there(bench):
+    others = [replace(SLY, path=Path(f"cheats/sly{i}.py"), cases=(f"seed: {i}",)) for i in range(3)]
+    list(investigated(bench, [PLAIN, *others], wanted("--gpu"), 8))
+    assert bench.asked[:3] == ["honest"] * 3
 
 
 def test_entries_that_can_only_run_alone_come_last(bench):
