@@ -6,8 +6,8 @@
 
 The repository stays as it is: kernels, table and problem are copied. FOLDER gets recovery.json (rewritten as things become
 known, so that whatever ends this leaves what was measured), the study, the report and the table. Exit 0 if every entry is
-within noise of the original one, within 1 % of it or faster, 1 if one is slower or could not be compared, else the exit code
-of what failed.
+within noise of the original one, within 1 % of it or faster, 1 if one is slower, undecided or could not be compared, else the
+exit code of what failed.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from harness.compare import MARGIN  # noqa: E402
 from harness.figures import us  # noqa: E402
 from harness.files import replace_file  # noqa: E402
 from harness.result import Change  # noqa: E402
@@ -221,7 +222,9 @@ class Recovery:
             executor.close()
         self.report.state = "compared"
         verdicts = Counter(entry.verdict for entry in self.report.entries)
-        print("of {} entries: {}".format(len(found), ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())))
+        became = sum(bool(e.found_ns and e.spoiled_ns and e.found_ns < e.spoiled_ns) for e in self.report.entries)
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+        print(f"of {len(found)} entries against the best known: {counts}; {became} are faster than the spoiled ones")
         return int(any(entry.verdict not in GOOD for entry in self.report.entries))
 
 
@@ -237,7 +240,7 @@ def note_records(entry: Entry, records: Sequence[Record]) -> None:
 
 def fill(entry: Entry, outcomes: Sequence[Outcome]) -> None:
     """Note what a comparison of found, found, original and spoiled brought. Within noise means by the sweep's own rule: a duel
-    would not bring the original back."""
+    would not bring the original back, and the ratio is one that equal kernels have."""
     new, again, known, old = outcomes
     entry.spoiled_ns = _median_ns(old)
     if not (new.ok and again.ok and known.ok):
@@ -247,11 +250,13 @@ def fill(entry: Entry, outcomes: Sequence[Outcome]) -> None:
     forwards = Duel(known.samples_ns, known.samples_ns, new.samples_ns).gain
     entry.ratio, entry.ci95, entry.noise_ci95 = forwards.ratio, forwards.ci95, backwards.noise.ci95
     entry.found_ns, entry.best_known_ns = _median_ns(new), _median_ns(known)
-    brought_back = decide(None, Variant("original"), backwards).changes
-    if not brought_back:
-        entry.verdict = "faster" if forwards.change is Change.FASTER else "within noise"
-    else:
+    if decide(None, Variant("original"), backwards).changes:
         entry.verdict = "slower" if forwards.change is Change.SLOWER else "within 1 %"
+    elif forwards.change is Change.FASTER:
+        entry.verdict = "faster"
+    else:
+        near = forwards.ratio <= max(1 + MARGIN, backwards.noise.ci95[1])
+        entry.verdict = "within noise" if near else "undecided"  # too loud: neither the same nor slower can be said
 
 
 def line_of(entry: Entry) -> str:

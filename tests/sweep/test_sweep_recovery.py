@@ -13,9 +13,9 @@ from sweep.record import Record
 from sweep.variant import Outcome, Variant
 
 
-def samples(mean_ns, seed, count=61):
+def samples(mean_ns, seed, count=61, noise=0.002):
     draw = random.Random(seed)
-    return Outcome(tuple(round(mean_ns * draw.gauss(1, 0.002)) for _ in range(count)))
+    return Outcome(tuple(round(mean_ns * draw.lognormvariate(0, noise)) for _ in range(count)))
 
 
 def filled(found_ns, known_ns=10_000.0, spoiled=None):
@@ -33,6 +33,16 @@ def test_the_verdict_on_a_found_entry(found_ns, verdict):
     assert entry.verdict == verdict
     assert entry.ratio == pytest.approx(found_ns / 10_000, rel=0.003)
     assert entry.spoiled_ns == pytest.approx(20_000, rel=0.01)
+
+
+def test_noise_that_hides_a_difference_is_called_undecided():
+    unsteady, steady = Outcome((10_000, 30_000) * 3 + (30_000,)), Outcome((10_000,) * 7)
+    entry = Entry("4x1x1024x16", "bad", "good", "found")
+    fill(entry, [unsteady, unsteady, steady, steady])
+    assert entry.ratio == pytest.approx(3)
+    assert entry.ci95 is not None
+    assert entry.ci95[0] <= 1
+    assert entry.verdict == "undecided"
 
 
 def test_a_spoiled_entry_that_does_not_run_is_no_obstacle():
