@@ -1,12 +1,12 @@
 """The device of a run: what it is, what it can do at most (configs/devices.yml), how it is clocked."""
 
 import contextlib
+import functools
 import os
 import platform
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import torch
 import yaml
@@ -81,7 +81,7 @@ def _describe_gpu(device: torch.device) -> Device:
     properties = torch.cuda.get_device_properties(device)
     hip = torch.version.hip is not None
     peaks, known_cache_bytes = lookup_peaks(properties.name, DEVICES_FILE)
-    smi = {} if hip else _nvidia_smi(properties)
+    smi = {} if hip else _nvidia_smi(str(properties.uuid))
     return Device(
         name=properties.name,
         kind="hip" if hip else "cuda",
@@ -105,10 +105,11 @@ def lookup_peaks(name: str, path: Path) -> tuple[Peaks | None, int]:
     return Peaks(float(entry["bandwidth_bytes_per_s"]), **flops), int(entry["last_level_cache_bytes"])
 
 
-def _nvidia_smi(properties: Any) -> dict[str, str]:
-    """What nvidia-smi says about one GPU; nothing if it is not there."""
+@functools.cache
+def _nvidia_smi(uuid: str) -> dict[str, str]:
+    """What nvidia-smi says about one GPU, as it was when this process first asked; nothing if it is not there."""
     keys = ["driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm"]
-    command = ["nvidia-smi", f"--query-gpu={','.join(keys)}", "--format=csv,noheader,nounits", f"--id=GPU-{properties.uuid}"]
+    command = ["nvidia-smi", f"--query-gpu={','.join(keys)}", "--format=csv,noheader,nounits", f"--id=GPU-{uuid}"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         line = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.splitlines()[0]
         return dict(zip(keys, (value.strip() for value in line.split(",")), strict=True))

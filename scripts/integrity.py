@@ -7,9 +7,8 @@ python scripts/integrity.py --docs               docs/integrity.md from the comm
 python scripts/integrity.py --gpu --needs gpu --prove --json FILE              what only a GPU can tell
 python scripts/integrity.py --gpu --resume --limit-s 140 --json FILE           the rest, as far as the time goes
 
-On a GPU entries start, load and compile side by side, and are timed one at a time, the honest ones before all others. What
-takes long begins first, then what tells most. What was found stands in FILE after every entry; --resume goes on with what it
-lacks.
+On a GPU entries start, load and compile side by side, and are timed one at a time, the honest ones first. What takes long
+begins first, then what tells most. What was found stands in FILE after every entry; --resume goes on with what it lacks.
 """
 
 import argparse
@@ -136,7 +135,7 @@ def investigated(bench: Bench, entries: list[Entry], wanted: argparse.Namespace,
         with ThreadPoolExecutor(jobs if together else 1) as pool:
             try:
                 if together:
-                    _take_references(bench, some, pool if wanted.gpu else None)
+                    _take_references(bench, some, pool if wanted.gpu else None, crowded=len(some) > jobs)
                 for done in as_completed([pool.submit(find, entry) for entry in some]):
                     if finding := done.result():
                         yield finding
@@ -145,12 +144,14 @@ def investigated(bench: Bench, entries: list[Entry], wanted: argparse.Namespace,
                 raise
 
 
-def _take_references(bench: Bench, entries: list[Entry], pool: ThreadPoolExecutor | None) -> None:
-    """Honest times, before anything else begins: what they lose to their neighbours would make cheats look fast. On a CPU one
-    after the other; on a GPU `pool` takes them, for there it is the device that is timed, and that alone."""
+def _take_references(bench: Bench, entries: list[Entry], pool: ThreadPoolExecutor | None, crowded: bool) -> None:
+    """Honest times first: what they lose to their neighbours would make cheats look fast. On a CPU one after the other; on a
+    GPU `pool` takes them, for there it is the device that is timed, and that alone. Where it will be crowded nothing else
+    begins before they are there."""
     references = {(entry.honest, entry.cases): entry for entry in entries if entry.timed}
     if pool:
-        wait([pool.submit(bench.honest_ns, entry) for entry in references.values()])
+        taken = [pool.submit(bench.honest_ns, entry) for entry in references.values()]
+        wait(taken if crowded else [])
         return
     for entry in references.values():
         bench.honest_ns(entry)

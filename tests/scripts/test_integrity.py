@@ -101,9 +101,9 @@ def test_references_come_first_and_once(bench):
     assert len(found) == 3
 
 
-def test_on_a_gpu_nothing_begins_before_the_references_are_there(bench):
+def test_on_a_crowded_gpu_nothing_begins_before_the_references_are_there(bench):
     others = [replace(SLY, path=Path(f"cheats/sly{i}.py"), cases=(f"seed: {i}",)) for i in range(3)]
-    list(investigated(bench, [PLAIN, *others], wanted("--gpu"), 8))
+    list(investigated(bench, [PLAIN, *others], wanted("--gpu"), 3))
     assert bench.asked[:3] == ["honest"] * 3
 
 
