@@ -173,9 +173,9 @@ class CaseRun:
         """
         while self._problem.mutable_inputs == () and self.passes and self._candidate.needs_burst:
             self._renew(self._random.choice(self._pool))
-            self._candidate.burst()
-            if self._policy.judged == "each":
-                self._candidate.check(self._present.value, self._policy.strict)
+            called = self._candidate.burst()
+            for one in called if self._policy.judged == "each" else ():
+                self._candidate.check(self._present.value, self._policy.strict, one)
 
     def _has_enough(self) -> bool:
         """Whether the policy is satisfied with every side's samples."""

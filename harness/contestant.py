@@ -15,6 +15,7 @@ from harness.session import Called, Session
 from harness.verdict import Verdict, judge
 
 MIN_SLEEP_NS, MAX_SLEEP_NS = 50_000, 20_000_000
+JUDGED_OF_A_BURST = 2  # whoever prepares one output after all calls would have to guess both
 
 
 @dataclass
@@ -75,10 +76,11 @@ class Contestant:
         """The first call, which compiles and plans; made like every other if the policy wants it."""
         self.first = self._last = self._session.call(self._inputs, timed=self._policy.alike, describe=True)
 
-    def check(self, data: Any, strict: bool) -> None:
-        """Judge the output of the last call, by the official rule alone unless `strict`."""
-        assert self._last is not None
-        output = self._last.output if self._last.taken else self._session.take(self._last)
+    def check(self, data: Any, strict: bool, called: Called | None = None) -> None:
+        """Judge the output of the last call, or of one of a burst, by the official rule alone unless `strict`."""
+        called = called or self._last
+        assert called is not None
+        output = called.output if called.taken else self._session.take(called)
         verdict = judge(self._problem, data, output, strict)
         if strict:
             verdict = verdict.with_changed_inputs(self._changed_inputs())
@@ -130,15 +132,15 @@ class Contestant:
         hidden_ns = hidden_launch_ns(called.sample.host_ns, sampling.sleep_ns) if self._policy.hides_launch else 0
         sampling.ledger.enter(elapsed_ns, wall_ns, waited_ns, called.used_ns, called.nbytes, hidden_ns)
 
-    def burst(self) -> None:
-        """Calls in a row on the present inputs; the output of one of them, whichever, is the next to be judged."""
+    def burst(self) -> list[Called]:
+        """Calls in a row on the present inputs; those of them, whichever, whose outputs are to be judged."""
         assert self.sampling is not None
         calls = self.sampling.ledger.burst_calls
         if not calls:
-            return
+            return []
         burst = self._session.burst(self._inputs, calls)
         self.sampling.ledger.enter_burst(calls, burst.wall_ns, burst.waited_ns)
-        self._last = random.SystemRandom().choice(burst.called)
+        return random.SystemRandom().sample(burst.called, JUDGED_OF_A_BURST)
 
     @property
     def needs_burst(self) -> bool:

@@ -145,19 +145,19 @@ def test_fresh_contents_for_each_sample(worker):
 
 
 BURSTS = replace(FRESH, bursts=True, stop=AfterCalls(2, 10**9))
-BURST = ["refresh", "rest", "burst of 32", "judge", "compare"]
+BURST = ["refresh", "rest", "burst of 32", *["judge", "compare"] * 2]  # two of its outputs
 
 
 def test_a_burst_on_fresh_contents_follows_the_samples(worker):
     worker.mutable_inputs = ()
     run(worker, BURSTS)
-    assert worker.log[-8:] == ["seed 139", *BURST, "believe", "unmap"]
+    assert worker.log[-10:] == ["seed 139", *BURST, "believe", "unmap"]
 
 
 def test_a_slow_burst_is_repeated(worker):
     worker.bursts_ns, worker.mutable_inputs = [10**8], ()
     run(worker, BURSTS)
-    assert worker.log[-14:] == ["seed 139", *BURST, "seed 152", *BURST, "believe", "unmap"]
+    assert worker.log[-18:] == ["seed 139", *BURST, "seed 152", *BURST, "believe", "unmap"]
 
 
 def test_only_slow_bursts_are_not_believed(worker):
