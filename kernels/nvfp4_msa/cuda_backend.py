@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,12 +13,15 @@ import torch
 from kernels.nvcc import compile_library, hopper_unavailable, library_cache
 from kernels.nvfp4_msa.assets import (
     CUDA_ATTEND,
+    CUDA_ATTEND_NARROW,
+    CUDA_ATTEND_WIDE,
     CUDA_DECODE,
     CUDA_LAUNCH,
     CUDA_MERGE,
     CUDA_PTX,
     CUDA_QUERY,
     CUDA_RING,
+    CUDA_SOFTMAX,
     CUDA_UNPACK,
     CUDA_WORK,
 )
@@ -29,12 +33,17 @@ CUDA_SOURCES = {
     "ring.cuh": CUDA_RING,
     "unpack.cuh": CUDA_UNPACK,
     "query.cuh": CUDA_QUERY,
+    "softmax.cuh": CUDA_SOFTMAX,
+    "attend_wide.cuh": CUDA_ATTEND_WIDE,
+    "attend_narrow.cuh": CUDA_ATTEND_NARROW,
     "attend.cuh": CUDA_ATTEND,
     "merge.cuh": CUDA_MERGE,
     "decode.cuh": CUDA_DECODE,
     "launch.cu": CUDA_LAUNCH,
 }
-TEAM_WARPS, FULL_WARPS = 4, 8  # of a team; of a multiprocessor that more warps made no faster
+TEAM_WARPS = 4
+FULL_WARPS = 16  # that the registers of a multiprocessor are enough for
+NARROW_GROUP = 8  # the most query heads of a KV head that are columns of the products
 CUDA_SPLITS = (1, 2, 4, 8)  # blocks of a cluster
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
@@ -61,6 +70,7 @@ class Variant(NamedTuple):
     teams: int  # of four warps, which take a block's pages in turn
     stages: int  # tiles in each warp's ring
     blocks: int  # per multiprocessor, that registers and shared memory are sized for
+    narrow: bool = False  # at most NARROW_GROUP query heads for each KV head
     linear: bool = False  # how V scales lie
 
     @property
@@ -70,8 +80,8 @@ class Variant(NamedTuple):
 
 CUDA_SIZES = ("teams", "stages", "blocks")
 # In the order of with_variant in decode.cuh.
-CUDA_SHAPES = ((1, 3, 3), (1, 2, 4), (4, 2, 1), (2, 2, 2))
-CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_SHAPES for linear in (False, True))
+CUDA_SHAPES = ((1, 3, 3), (1, 2, 4), (2, 2, 2), (3, 2, 1))
+CUDA_VARIANTS = tuple(Variant(*sizes, *form) for sizes in CUDA_SHAPES for form in itertools.product((False, True), repeat=2))
 
 
 def make_args(inputs: Inputs, out: torch.Tensor, splits: int) -> CudaArgs:
@@ -135,12 +145,16 @@ def split_pages(shape: Shape, splits: int) -> int:
 
 def page_times(shape: Shape, variant: Variant, splits: int, multiprocessors: int) -> float:
     """An estimate of how long a launch takes, in the time of a page on a full multiprocessor: whole rounds of blocks, then the
-    rest. A block costs a page more than it has; w < 8 warps do (w / 8) ** 0.6 of what eight do, which was not measured."""
+    rest. A block costs a page more than it has, a round three; w < 16 warps do (w / 16) ** 0.2 of what 16 do. The constants are
+    rounded from times on an H200."""
     rounds, rest = divmod(shape.pairs * splits, multiprocessors * variant.blocks)
+
+    def round_time(blocks: int) -> float:
+        rate = min(1, blocks * variant.teams * TEAM_WARPS / FULL_WARPS) ** 0.2
+        return blocks * (split_pages(shape, splits) + 1) / rate + 3
+
     left = -(-rest // multiprocessors)  # on the busiest multiprocessor
-    warps = left * variant.teams * TEAM_WARPS
-    slowed = left / min(1, warps / FULL_WARPS) ** 0.6 if left else 0
-    return (rounds * variant.blocks + slowed) * (split_pages(shape, splits) + 1)
+    return rounds * round_time(variant.blocks) + (round_time(left) if left else 0)
 
 
 def cheapest(shape: Shape, multiprocessors: int) -> tuple[Variant, int]:
@@ -158,7 +172,8 @@ class CudaPlan:
     def __init__(self, data: tuple, params: dict[str, Any]) -> None:
         inputs, self.params = Inputs(*data), dict(params)
         self.splits, self.device = int(params["num_kv_splits"]), inputs.q.device
-        variant = Variant(**{name: int(params[name]) for name in CUDA_SIZES}, linear=inputs.config["v_scales"] == "linear")
+        narrow, linear = inputs.config["group_size"] <= NARROW_GROUP, inputs.config["v_scales"] == "linear"
+        variant = Variant(**{name: int(params[name]) for name in CUDA_SIZES}, narrow=narrow, linear=linear)
         if self.splits not in CUDA_SPLITS:
             raise ValueError(f"num_kv_splits={self.splits}: one of {CUDA_SPLITS}")
         if variant not in CUDA_VARIANTS:

@@ -9,9 +9,9 @@ DISPATCH_TABLE = {
     'H200': [
         {'shape': [1, 1, 131072, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 8, 'teams': 1, 'stages': 2, 'blocks': 4}},
         {'shape': [16, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 8, 'teams': 1, 'stages': 3, 'blocks': 3}},
-        {'shape': [64, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 2, 'teams': 2, 'stages': 2, 'blocks': 2}},
+        {'shape': [64, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 2, 'teams': 3, 'stages': 2, 'blocks': 1}},
         {'shape': [256, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
-        {'shape': [64, 1, 131072, 16, 4, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 1, 'stages': 3, 'blocks': 3}},
+        {'shape': [64, 1, 131072, 16, 4, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
         {'shape': [256, 1, 8192, 16, 4, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 1, 'stages': 2, 'blocks': 4}},
         {'shape': [128, 2, 32768, 16, 1, 8], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
         {'shape': [64, 3, 32768, 16, 4, 4], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 1, 'stages': 3, 'blocks': 3}},
@@ -2423,11 +2423,18 @@ __device__ __forceinline__ uint32_t high_twice(uint32_t x) {
   asm("{.reg .b16 l,h; mov.b32 {l,h}, %1; mov.b32 %0, {h,h};}" : "=r"(r) : "r"(x));
   return r;
 }
-__device__ __forceinline__ uint32_t add_f16x2(uint32_t a, uint32_t b) {
+__device__ __forceinline__ uint32_t fma_f16x2(uint32_t a, uint32_t b, uint32_t c) {   // a b + c
   uint32_t r;
-  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
   return r;
 }
+// An 8 x 8 matrix of 16-bit elements, two neighbours of row lane / 4 in each lane, to its transpose in the same places.
+__device__ __forceinline__ uint32_t transpose_8x8(uint32_t x) {
+  uint32_t r;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(x));
+  return r;
+}
+__device__ __forceinline__ void prefetch_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 // Keeps a value in its register: the compiler must not compute it again where it is used.
 __device__ __forceinline__ void keep(uint32_t& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ float log2_approx(float x) {
@@ -2440,13 +2447,15 @@ __device__ __forceinline__ float log2_approx(float x) {
 # >>> kernels/nvfp4_msa/cuda/work.cuh
 CUDA_WORK = r"""// What the NVFP4 decode kernel shares: sizes, arguments, and which pages a block works on.
 //
-// A cluster serves one (row, KV head), a block one split of its valid slots; the 16 query heads are the M of every product. Its warps form teams
-// of four, which take its pages in turn; warp w of a team takes tokens 32 w to 32 w + 31 of each. Every warp has a ring of copies, a softmax
-// and an output of its own: warps meet only at the end.
+// A cluster serves one (row, KV head), a block one split of its valid slots. Its warps form teams of four, which take its pages in turn; warp w
+// of a team takes tokens 32 w to 32 w + 31 of each. Every warp has a ring of copies, a softmax and an output of its own: warps meet only at
+// the end. Query heads are rows of the products or, where there are at most eight, columns (attend_wide.cuh, attend_narrow.cuh).
 #pragma once
 #include "ptx.cuh"
 
-constexpr int HEAD_DIM = 128, ROWS = 16;       // ROWS: query heads of a KV head, padded
+constexpr int HEAD_DIM = 128;
+constexpr int OCTET = 8;                       // neighbouring dims: 16 bytes in f16 or bf16
+constexpr int ROW_OCTETS = HEAD_DIM / OCTET;
 constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's share of a page
 constexpr int TEAM = PAGE / TILE;              // warps
 constexpr int MAX_TOPK = 64, MAX_SPLITS = 8;
@@ -2477,7 +2486,8 @@ struct Work {
   int block[2];                // what the row lists in slots `lane` and `lane` + 32, -1 behind the last
 
   // A grid has blocks (split, KV head, row).
-  __device__ __forceinline__ Work(const Args& a, int lane) {
+  __device__ __forceinline__ Work(const Args& a, int tid) {
+    const int lane = tid & 31;
     split = (int)blockIdx.x;
     kv_head = (int)blockIdx.y;
     row = (int)blockIdx.z;
@@ -2488,7 +2498,13 @@ struct Work {
       const int slot = h * 32 + lane;
       block[h] = slot < a.slots ? __ldg(a.topk + ((size_t)kv_head * a.topk_rows + row) * a.slots + slot) : -1;
     }
+    if (request < a.requests) prefetch_table(a, tid);
     pos = request < a.requests ? __ldg(a.seq_lens + request) - a.q_len + (row - request * a.q_len) : -1;
+  }
+
+  // Brings the request's row of the block table, 32 entries a thread, into the L2 while the list of slots is on its way.
+  __device__ __forceinline__ void prefetch_table(const Args& a, int tid) const {
+    if (tid * 32 < a.table_stride) prefetch_l2(a.block_table + (size_t)request * a.table_stride + tid * 32);
   }
 
   // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,
@@ -2584,6 +2600,13 @@ __device__ __forceinline__ void unpack_codes(uint32_t (&f)[4], uint32_t x) {
   f[3] = odd & F16;
 }
 
+// The same, times an f16 pair of scales.
+__device__ __forceinline__ void unpack_scaled(uint32_t (&f)[4], uint32_t x, uint32_t scale) {
+  unpack_codes(f, x);
+#pragma unroll
+  for (int i = 0; i < 4; i++) f[i] = mul_f16x2(f[i], scale);
+}
+
 // A warp's V scales of one tile in f16: [16 token pairs][2 halves of a 16-byte chunk][4 chunks] f16 pairs, in an order in which neither
 // the stores nor the loads below meet in a bank.
 constexpr int WIDENED_BYTES = TILE * 8 * 2;
@@ -2645,6 +2668,39 @@ __device__ __forceinline__ void widen_v_scales(uint32_t dst, uint32_t src, int v
   st_shared(dst + 128, first);
   st_shared((dst ^ 32) + 256 + 128, second);
 }
+
+// What a lane reads of a tile's K: tokens 8 j + g, dims 32 c to 32 c + 31.
+struct Keys {
+  uint32_t codes[4][4], scales[4];               // scales: f16 pairs, of the first 16 dims and of the others
+  __device__ __forceinline__ Keys(uint32_t stage, const Places& at) {
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      ld_shared(codes[j], stage + at.k_codes + j * 8 * UNIT);
+      scales[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + j * 8 * 8));
+    }
+  }
+  // Dims 32 c + 8 w + i and + 4 to f[i].
+  __device__ __forceinline__ void unpack(uint32_t (&f)[4], int j, int w) const {
+    unpack_scaled(f, codes[j][w], w < 2 ? low_twice(scales[j]) : high_twice(scales[j]));
+  }
+};
+
+// What a lane reads of V of 16 tokens. A unit of the transposed ldmatrix is four dims of one token, so a register holds these of two tokens.
+struct Values {
+  uint32_t codes[2][4], scales[2][4];            // [h]: tokens 8 h + 2 c and + 1
+  __device__ __forceinline__ Values(uint32_t stage, const Places& at, int step) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      ldmatrix4_trans(codes[h], stage + at.v_codes + (2 * step + h) * 8 * UNIT);
+      ld_shared(scales[h], (h ? at.operand ^ 32 : at.operand) + step * 64);
+    }
+  }
+  // Dim 32 u + 4 g + i of the tokens to f[h][i].
+  __device__ __forceinline__ void unpack(uint32_t (&f)[2][4], int u) const {
+#pragma unroll
+    for (int h = 0; h < 2; h++) unpack_scaled(f[h], codes[h][u], scales[h][u]);
+  }
+};
 """
 
 # >>> kernels/nvfp4_msa/cuda/query.cuh
@@ -2652,51 +2708,52 @@ CUDA_QUERY = r"""// Queries as the tensor cores read them.
 #pragma once
 #include "unpack.cuh"
 
-// The A operands of the scores. Lane (g, c) = (lane / 4, lane % 4): rows g and g + 8, dims 32 c to 32 c + 31, of which step 2 w + s takes
-// 32 c + 8 w + {2 s, 2 s + 4} as its k of 2 c, 2 c + 1 and {2 s + 1, 2 s + 5} as 2 c + 8, 2 c + 9: the pairs of unpack_codes.
-// They lie in shared memory, 16 bytes of each lane for each step: registers are what limits the warps of a multiprocessor.
-constexpr int QUERY_BYTES = 8 * 32 * 16;
+// The operands of the scores in shared memory: f16 [8 steps][32 lanes][ROWS / 2]. Lane (g, c) = (lane / 4, lane % 4) has rows g and, of 16,
+// g + 8, and dims 32 c to 32 c + 31, of which step 2 w + s takes 32 c + 8 w + {2 s, 2 s + 4} as its k of 2 c, 2 c + 1 and
+// {2 s + 1, 2 s + 5} as 2 c + 8, 2 c + 9: the pairs of unpack_codes. Behind them, for each row, the power of two that it was divided by.
+template <int ROWS>
+struct QueryLayout {
+  static constexpr int STEP = 32 * ROWS, POWERS = 8 * STEP, BYTES = POWERS + ROWS * 4;
+};
+
+// What a thread of a block loads: octets of rows, neighbouring threads neighbouring ones.
+template <int ROWS, int THREADS>
 struct Query {
-  uint4 x[2][4];               // rows as they are, until they are stored
-  uint32_t operands;           // shared memory: of this lane
-  float power[2];              // each row is divided by a power of two, exactly, so that it fits f16
+  using Layout = QueryLayout<ROWS>;
+  static constexpr int OCTETS = (ROWS * ROW_OCTETS + THREADS - 1) / THREADS;
+  uint4 x[OCTETS];
+  int first, octet;            // row of the first
 
   // Starts the loads.
-  __device__ __forceinline__ Query(const Args& a, const Work& w, uint32_t stored, int lane) : operands(stored + lane * 16) {
-    const int head = lane >> 2;
+  __device__ __forceinline__ Query(const Args& a, const Work& w, int tid) : first(tid / ROW_OCTETS), octet(tid % ROW_OCTETS) {
 #pragma unroll
-    for (int h = 0; h < 2; h++)
-#pragma unroll
-      for (int k = 0; k < 4; k++) {
-        const uint4* src = reinterpret_cast<const uint4*>(a.q + ((size_t)w.pair * a.group + head + 8 * h) * HEAD_DIM + (lane & 3) * 32);
-        x[h][k] = head + 8 * h < a.group ? __ldg(src + k) : make_uint4(0, 0, 0, 0);
-      }
-  }
-  // Each warp of a team stores the operands of two steps; a barrier before they are read.
-  __device__ __forceinline__ void store(int member) {
-    uint32_t operand[2][4];
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-      const uint32_t exponent = row_exponent(x[h]);
-      power[h] = __uint_as_float(exponent << 23);
-      const float inverse = __uint_as_float((254 - exponent) << 23);
-      const uint4 mine = member < 2 ? (member ? x[h][1] : x[h][0]) : (member & 1 ? x[h][3] : x[h][2]);
-      const uint32_t words[4] = {mine.x, mine.y, mine.z, mine.w};
-#pragma unroll
-      for (int i = 0; i < 4; i++) operand[i >> 1][(i & 1) * 2 + h] = pair(words[i >> 1], words[(i >> 1) + 2], i & 1, inverse);
+    for (int k = 0; k < OCTETS; k++) {
+      const uint4* src = reinterpret_cast<const uint4*>(a.q + (size_t)w.pair * a.group * HEAD_DIM) + row(k) * ROW_OCTETS + octet;
+      x[k] = row(k) < a.group ? __ldg(src) : make_uint4(0, 0, 0, 0);
     }
-#pragma unroll
-    for (int s = 0; s < 2; s++) st_shared(operands + (2 * member + s) * 512, operand[s]);
   }
-  // The exponent field of the largest element of a row, of which four lanes hold a part, within what has an inverse.
-  static __device__ __forceinline__ uint32_t row_exponent(const uint4 (&x)[4]) {
-    uint32_t top = 0;
+  __device__ __forceinline__ int row(int k) const { return first + k * (THREADS / ROW_OCTETS); }
+  // A barrier before anyone reads. Each row is divided by a power of two, exactly, so that it fits f16.
+  __device__ __forceinline__ void store(uint32_t query) const {
 #pragma unroll
-    for (int k = 0; k < 4; k++)
-      top = __vmaxu2(top, __vmaxu2(__vmaxu2(x[k].x & 0x7fff7fff, x[k].y & 0x7fff7fff), __vmaxu2(x[k].z & 0x7fff7fff, x[k].w & 0x7fff7fff)));
+    for (int k = 0; k < OCTETS; k++) {
+      if (THREADS > ROWS * ROW_OCTETS && row(k) >= ROWS) return;   // whole warps are left over
+      const uint32_t exponent = row_exponent(x[k]);
+      const float inverse = __uint_as_float((254 - exponent) << 23);
+      if (octet == 0) st_shared(query + Layout::POWERS + row(k) * 4, exponent << 23);
+      const uint32_t words[4] = {x[k].x, x[k].y, x[k].z, x[k].w}, lane = (row(k) & 7) * 4 + (octet >> 2);
+      const uint32_t to = query + (octet & 3) * 2 * Layout::STEP + lane * ROWS + (row(k) >> 3) * 4;
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        st_shared(to + (i >> 1) * Layout::STEP + (i & 1) * (ROWS / 2), pair(words[i >> 1], words[(i >> 1) + 2], i & 1, inverse));
+    }
+  }
+  // The exponent field of the largest element of a row, of which 16 lanes hold an octet, within what has an inverse.
+  static __device__ __forceinline__ uint32_t row_exponent(uint4 x) {
+    uint32_t top = __vmaxu2(__vmaxu2(x.x & 0x7fff7fff, x.y & 0x7fff7fff), __vmaxu2(x.z & 0x7fff7fff, x.w & 0x7fff7fff));
     top = max(top & 0xffff, top >> 16);
-    top = max(top, __shfl_xor_sync(~0u, top, 1));
-    top = max(top, __shfl_xor_sync(~0u, top, 2));
+#pragma unroll
+    for (int bits = 1; bits < ROW_OCTETS; bits *= 2) top = max(top, __shfl_xor_sync(~0u, top, bits));
     return min(max(top >> 7, 1u), 253u);
   }
   static __device__ __forceinline__ uint32_t pair(uint32_t first, uint32_t second, int odd, float factor) {
@@ -2706,28 +2763,34 @@ struct Query {
 };
 
 // What the loop multiplies by, after the barrier: from shared memory each time or, where registers are left, HELD in them.
-template <bool HELD>
+template <int ROWS, bool HELD>
 struct Operands {
-  uint32_t stored, held[HELD ? 8 : 1][4];
-  __device__ __forceinline__ explicit Operands(const Query& q) : stored(q.operands) {
+  using Layout = QueryLayout<ROWS>;
+  static constexpr int WORDS = ROWS / 4;
+  uint32_t query, stored, held[HELD ? 8 : 1][WORDS];
+  __device__ __forceinline__ Operands(uint32_t query, int lane) : query(query), stored(query + lane * ROWS) {
     if constexpr (HELD) {
 #pragma unroll
-      for (int step = 0; step < 8; step++) ld_shared(held[step], stored + step * 512);
+      for (int step = 0; step < 8; step++) ld_shared(held[step], stored + step * Layout::STEP);
     }
   }
-  __device__ __forceinline__ void load(uint32_t (&operand)[4], int step) const {
+  __device__ __forceinline__ void load(uint32_t (&operand)[WORDS], int step) const {
     if constexpr (HELD) {
 #pragma unroll
-      for (int i = 0; i < 4; i++) operand[i] = held[step][i];
+      for (int i = 0; i < WORDS; i++) operand[i] = held[step][i];
     } else {
-      ld_shared(operand, stored + step * 512);
+      ld_shared(operand, stored + step * Layout::STEP);
     }
   }
+  __device__ __forceinline__ float power(int row) const { return __uint_as_float(ld_shared_u32(query + Layout::POWERS + row * 4)); }
 };
 """
 
-# >>> kernels/nvfp4_msa/cuda/attend.cuh
-CUDA_ATTEND = r"""// One tile of 32 tokens: scores, online softmax, output.
+# >>> kernels/nvfp4_msa/cuda/softmax.cuh
+CUDA_SOFTMAX = r"""// A warp's online softmax and output, for either form of the products.
+//
+// A form says how m16n8 tiles lie in it: ROWS heads, TILES tiles of scores, two rows of heads in each lane, of which element i of a tile
+// belongs to row_of(i); `row` numbers them; lanes FIRST_PEER, 2 FIRST_PEER ... below END_PEER apart have other tokens of the same rows.
 #pragma once
 #include "query.cuh"
 
@@ -2736,146 +2799,258 @@ CUDA_ATTEND = r"""// One tile of 32 tokens: scores, online softmax, output.
 constexpr float HEADROOM = 7.f;
 constexpr uint32_t F16_AT_LEAST_2 = 0x40004000u;
 constexpr uint32_t F16_ONES = 0x3C003C00u;
+constexpr int SHARE_PITCH = HEAD_DIM * 2 + 64;   // bytes of a row of a warp's output in f16: neighbouring rows in other banks
 
-// State of one warp. Lane (g, c) = (lane / 4, lane % 4) holds rows g (index 0) and g + 8 (index 1).
+template <class FORM>
 struct Softmax {
-  float scale[2];              // score -> log2 units
-  float m[2];                  // what P is relative to, log2 units
-  float l[4];                  // an m16n8 tile whose columns all are the sum of P: [0] of row g, [2] of row g + 8
-  // [4 u + i]: an m16n8 tile of dims 32 u + 4 n + i; element 2 h + b is row g + 8 h, dim 32 u + 8 c + 4 b + i.
-  float acc[16][4];
+  using Scores = float[FORM::TILES][4];
+  using Weights = uint32_t[2][FORM::TILES];      // f16 pairs, of two steps of 16 tokens
+  float scale[2];                                // of this lane's rows: score -> log2 units
+  float m[2];                                    // what P is relative to, log2 units
+  float l[4];                                    // an m16n8 tile of the sums of P
+  float acc[FORM::ROWS][4];                      // m16n8 tiles of the output
 
-  __device__ __forceinline__ Softmax(const Query& q, float sm_scale) {
+  template <class Q>
+  __device__ __forceinline__ Softmax(const Q& q, float sm_scale, int lane) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      scale[h] = q.power[h] * sm_scale * (LOG2E * UNPACKED_UNIT);
+      scale[h] = q.power(FORM::row(lane, h)) * sm_scale * (LOG2E * UNPACKED_UNIT);
       m[h] = -INFINITY;
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       l[i] = 0.f;
 #pragma unroll
-      for (int t = 0; t < 16; t++) acc[t][i] = 0.f;
+      for (int t = 0; t < FORM::ROWS; t++) acc[t][i] = 0.f;
     }
   }
+  __device__ __forceinline__ float sum(int h) const { return FORM::row_of(1) == 1 ? l[h] : l[2 * h]; }
 };
 
-// s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b. AT_ONCE tiles of 8 tokens share what is loaded of the queries.
-template <int AT_ONCE, class Q>
-__device__ __forceinline__ void tile_scores(float (&s)[4][4], const Q& q, uint32_t stage, const Places& at) {
-#pragma unroll
-  for (int first = 0; first < 4; first += AT_ONCE) {
-    uint32_t x[AT_ONCE][4], scale[AT_ONCE];              // of dims 32 c to + 15 and + 16 to + 31
-#pragma unroll
-    for (int j = 0; j < AT_ONCE; j++) {
-      ld_shared(x[j], stage + at.k_codes + (first + j) * 8 * UNIT);
-      scale[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + (first + j) * 8 * 8));
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[first + j][i] = 0.f;
-    }
-#pragma unroll
-    for (int w = 0; w < 4; w++) {
-      uint32_t queries[2][4];
-      q.load(queries[0], 2 * w);
-      q.load(queries[1], 2 * w + 1);
-#pragma unroll
-      for (int j = 0; j < AT_ONCE; j++) {
-        uint32_t f[4];
-        unpack_codes(f, x[j][w]);
-#pragma unroll
-        for (int i = 0; i < 4; i++) f[i] = mul_f16x2(f[i], w < 2 ? low_twice(scale[j]) : high_twice(scale[j]));
-        mma_f16(s[first + j], queries[0], f[0], f[1]);
-        mma_f16(s[first + j], queries[1], f[2], f[3]);
-      }
-    }
-  }
-}
-
-__device__ __forceinline__ void hide_tokens(float (&s)[4][4], int visible, int lane) {
-#pragma unroll
-  for (int j = 0; j < 4; j++)
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      if (8 * j + 2 * (lane & 3) + (i & 1) >= visible) s[j][i] = -INFINITY;
-}
-
 // What P is relative to, from now on; acc and l are rescaled to it.
-__device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[4][4]) {
+template <class FORM>
+__device__ __forceinline__ void raise_maximum(Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s) {
+  float alpha[2];
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    float top = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
+    float top = -INFINITY;
 #pragma unroll
-    for (int j = 1; j < 4; j++) top = fmaxf(top, fmaxf(s[j][2 * h], s[j][2 * h + 1]));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-    top = fmaxf(fmaf(fmaxf(top, __shfl_xor_sync(~0u, top, 2)), x.scale[h], HEADROOM), x.m[h]);
-    const float alpha = exp2_approx(x.m[h] - top);
+    for (int j = 0; j < FORM::TILES; j++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (FORM::row_of(i) == h) top = fmaxf(top, s[j][i]);
+#pragma unroll
+    for (int bits = FORM::FIRST_PEER; bits < FORM::END_PEER; bits *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, bits));
+    top = fmaxf(fmaf(top, x.scale[h], HEADROOM), x.m[h]);
+    alpha[h] = exp2_approx(x.m[h] - top);
     x.m[h] = top;
+  }
 #pragma unroll
-    for (int b = 0; b < 2; b++) {
-      x.l[2 * h + b] *= alpha;
+  for (int i = 0; i < 4; i++) {
+    x.l[i] *= alpha[FORM::row_of(i)];
 #pragma unroll
-      for (int t = 0; t < 16; t++) x.acc[t][2 * h + b] *= alpha;
-    }
+    for (int t = 0; t < FORM::ROWS; t++) x.acc[t][i] *= alpha[FORM::row_of(i)];
   }
 }
 
-// The A operands of two steps of 16 tokens.
-__device__ __forceinline__ void weights(uint32_t (&p)[2][4], const Softmax& x, const float (&s)[4][4]) {
+template <class FORM>
+__device__ __forceinline__ void weights(typename Softmax<FORM>::Weights& p, const Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s) {
 #pragma unroll
-  for (int j = 0; j < 4; j++)
+  for (int k = 0; k < 2 * FORM::TILES; k++) {
+    float e[2];
 #pragma unroll
-    for (int h = 0; h < 2; h++)
-      p[j >> 1][(j & 1) * 2 + h] =
-          pack_f16(exp2_approx(fmaf(s[j][2 * h], x.scale[h], -x.m[h])), exp2_approx(fmaf(s[j][2 * h + 1], x.scale[h], -x.m[h])));
+    for (int b = 0; b < 2; b++) {
+      const int i = 2 * (k & 1) + b, h = FORM::row_of(i);
+      e[b] = exp2_approx(fmaf(s[k >> 1][i], x.scale[h], -x.m[h]));
+    }
+    p[k / FORM::TILES][k % FORM::TILES] = pack_f16(e[0], e[1]);
+  }
 }
 
 // P; what it is relative to is raised if it has to be, as before the first tile, when it is -inf and P is infinite or NaN.
-__device__ __forceinline__ void tile_softmax(uint32_t (&p)[2][4], Softmax& x, const float (&s)[4][4]) {
+template <class FORM>
+__device__ __forceinline__ void tile_softmax(typename Softmax<FORM>::Weights& p, Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s) {
   weights(p, x, s);
-  const uint32_t any = p[0][0] | p[0][1] | p[0][2] | p[0][3] | p[1][0] | p[1][1] | p[1][2] | p[1][3];
+  uint32_t any = 0;
+#pragma unroll
+  for (int i = 0; i < FORM::TILES; i++) any |= p[0][i] | p[1][i];
   if (__any_sync(~0u, any & F16_AT_LEAST_2)) {
     raise_maximum(x, s);
     weights(p, x, s);
   }
 }
+"""
 
-// acc += P V, l += P 1. A transposed ldmatrix unit is four dims of one token, so a register holds these of two tokens.
-__device__ __forceinline__ void tile_output(Softmax& x, const uint32_t (&p)[2][4], uint32_t stage, const Places& at) {
+# >>> kernels/nvfp4_msa/cuda/attend_wide.cuh
+CUDA_ATTEND_WIDE = r"""// Products for up to 16 query heads: heads are their rows, tokens or dims their columns.
+#pragma once
+#include "softmax.cuh"
+
+// Lane (g, c) = (lane / 4, lane % 4): rows g and g + 8.
+struct Wide {
+  static constexpr int ROWS = 16, TILES = 4, FIRST_PEER = 1, END_PEER = 4;
+  static __device__ __forceinline__ constexpr int row_of(int element) { return element >> 1; }
+  static __device__ __forceinline__ int row(int lane, int h) { return (lane >> 2) + 8 * h; }
+
+  // s[j][2 h + b]: row g + 8 h, token 8 j + 2 c + b.
+  template <class Q>
+  static __device__ __forceinline__ void scores(float (&s)[4][4], const Q& q, const Keys& keys) {
 #pragma unroll
-  for (int step = 0; step < 2; step++) {
-    uint32_t v[2][4], scale[2][4];
+    for (int w = 0; w < 4; w++) {
+      uint32_t first[4], second[4];
+      q.load(first, 2 * w);
+      q.load(second, 2 * w + 1);
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-      ldmatrix4_trans(v[h], stage + at.v_codes + (2 * step + h) * 8 * UNIT);
-      ld_shared(scale[h], (h ? at.operand ^ 32 : at.operand) + step * 64);
-    }
-    mma_f16(x.l, p[step], F16_ONES, F16_ONES);
-#pragma unroll
-    for (int u = 0; u < 4; u++) {
-      uint32_t f[2][4];
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
-        unpack_codes(f[h], v[h][u]);
-#pragma unroll
-        for (int i = 0; i < 4; i++) f[h][i] = mul_f16x2(f[h][i], scale[h][u]);
+      for (int j = 0; j < 4; j++) {
+        uint32_t k[4];
+        keys.unpack(k, j, w);
+        mma_f16(s[j], first, k[0], k[1]);
+        mma_f16(s[j], second, k[2], k[3]);
       }
-#pragma unroll
-      for (int i = 0; i < 4; i++) mma_f16(x.acc[4 * u + i], p[step], f[0][i], f[1][i]);
     }
   }
-}
+  static __device__ __forceinline__ int token(int tile, int element, int lane) { return 8 * tile + 2 * (lane & 3) + (element & 1); }
+
+  // acc += P V, l += P 1, of 16 tokens. acc[4 u + i] is the tile of dims 32 u + 4 n + i; its element 2 h + b is row g + 8 h, dim
+  // 32 u + 8 c + 4 b + i.
+  static __device__ __forceinline__ void output(Softmax<Wide>& x, const uint32_t (&p)[4], const Values& values) {
+    mma_f16(x.l, p, F16_ONES, F16_ONES);
+#pragma unroll
+    for (int u = 0; u < 4; u++) {
+      uint32_t v[2][4];
+      values.unpack(v, u);
+#pragma unroll
+      for (int i = 0; i < 4; i++) mma_f16(x.acc[4 * u + i], p, v[0][i], v[1][i]);
+    }
+  }
+
+  // acc times `factor` in f16 to rows of SHARE_PITCH bytes.
+  static __device__ __forceinline__ void store(uint8_t* rows, const Softmax<Wide>& x, const float (&factor)[2], int lane) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      uint4* to = reinterpret_cast<uint4*>(rows + row(lane, h) * SHARE_PITCH);
+#pragma unroll
+      for (int u = 0; u < 4; u++) {
+        uint32_t y[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          const int t = 4 * u + (i & 1) * 2, element = 2 * h + (i >> 1);   // dims 32 u + 8 c + 2 i and + 1
+          y[i] = pack_f16(x.acc[t][element] * factor[h], x.acc[t + 1][element] * factor[h]);
+        }
+        to[u * 4 + (lane & 3)] = make_uint4(y[0], y[1], y[2], y[3]);
+      }
+    }
+  }
+};
+"""
+
+# >>> kernels/nvfp4_msa/cuda/attend_narrow.cuh
+CUDA_ATTEND_NARROW = r"""// Products for up to eight query heads: tokens or dims are their rows, heads their columns, so that none of the 16 rows is padding. That is
+// half of the products, accumulators and exponentials of attend_wide.cuh, for four transpositions of weights.
+#pragma once
+#include "softmax.cuh"
+
+// Lane (g, c) = (lane / 4, lane % 4): heads 2 c and 2 c + 1.
+struct Narrow {
+  static constexpr int ROWS = 8, TILES = 2, FIRST_PEER = 4, END_PEER = 32;
+  static __device__ __forceinline__ constexpr int row_of(int element) { return element & 1; }
+  static __device__ __forceinline__ int row(int lane, int h) { return 2 * (lane & 3) + h; }
+
+  // s[j][2 h + b]: token 16 j + 8 h + g, head 2 c + b.
+  template <class Q>
+  static __device__ __forceinline__ void scores(float (&s)[2][4], const Q& q, const Keys& keys) {
+#pragma unroll
+    for (int w = 0; w < 4; w++) {
+      uint32_t first[2], second[2];
+      q.load(first, 2 * w);
+      q.load(second, 2 * w + 1);
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        uint32_t k[2][4];
+        keys.unpack(k[0], 2 * j, w);
+        keys.unpack(k[1], 2 * j + 1, w);
+        mma_f16(s[j], {k[0][0], k[1][0], k[0][1], k[1][1]}, first[0], first[1]);
+        mma_f16(s[j], {k[0][2], k[1][2], k[0][3], k[1][3]}, second[0], second[1]);
+      }
+    }
+  }
+  static __device__ __forceinline__ int token(int tile, int element, int lane) { return 16 * tile + 8 * (element >> 1) + (lane >> 2); }
+
+  // acc += V P, l += 1 P, of 16 tokens. acc[2 u + k] is the tile whose row g + 8 e is dim 32 u + 4 g + 2 k + e; its element 2 e + b is head
+  // 2 c + b. A lane has P of one token for two heads, and as an operand of two tokens for one head: it is transposed.
+  static __device__ __forceinline__ void output(Softmax<Narrow>& x, const uint32_t (&p)[2], const Values& values) {
+    const uint32_t first = transpose_8x8(p[0]), second = transpose_8x8(p[1]);
+    mma_f16(x.l, {F16_ONES, F16_ONES, F16_ONES, F16_ONES}, first, second);
+#pragma unroll
+    for (int u = 0; u < 4; u++) {
+      uint32_t v[2][4];
+      values.unpack(v, u);
+#pragma unroll
+      for (int k = 0; k < 2; k++) mma_f16(x.acc[2 * u + k], {v[0][2 * k], v[0][2 * k + 1], v[1][2 * k], v[1][2 * k + 1]}, first, second);
+    }
+  }
+
+  // acc times `factor` in f16 to rows of SHARE_PITCH bytes.
+  static __device__ __forceinline__ void store(uint8_t* rows, const Softmax<Narrow>& x, const float (&factor)[2], int lane) {
+#pragma unroll
+    for (int b = 0; b < 2; b++) {
+      uint2* to = reinterpret_cast<uint2*>(rows + row(lane, b) * SHARE_PITCH);
+      const float f = factor[b];
+#pragma unroll
+      for (int u = 0; u < 4; u++) {                // dims 32 u + 4 g to + 3
+        const float(&low)[4] = x.acc[2 * u], (&high)[4] = x.acc[2 * u + 1];
+        to[8 * u + (lane >> 2)] = make_uint2(pack_f16(low[b] * f, low[2 + b] * f), pack_f16(high[b] * f, high[2 + b] * f));
+      }
+    }
+  }
+};
+"""
+
+# >>> kernels/nvfp4_msa/cuda/attend.cuh
+CUDA_ATTEND = r"""// A warp's pages: for each a tile of 32 tokens.
+#pragma once
+#include "attend_narrow.cuh"
+#include "attend_wide.cuh"
 
 // A tile of which the first `visible` tokens, at least one, count.
-template <bool LINEAR, class Q>
-__device__ __forceinline__ void attend_tile(Softmax& x, const Q& q, uint32_t stage, const Places& at, int visible, int lane) {
+template <bool LINEAR, class FORM, class Q>
+__device__ __forceinline__ void attend_tile(Softmax<FORM>& x, const Q& q, uint32_t stage, const Places& at, int visible, int lane) {
   widen_v_scales<LINEAR>(at.widened, stage + at.v_scales, visible, lane);
   __syncwarp();
-  float s[4][4];
-  uint32_t p[2][4];
-  tile_scores<4>(s, q, stage, at);
-  if (visible < TILE) hide_tokens(s, visible, lane);
+  typename Softmax<FORM>::Scores s = {};
+  typename Softmax<FORM>::Weights p;
+  FORM::scores(s, q, Keys(stage, at));
+  if (visible < TILE) {
+#pragma unroll
+    for (int j = 0; j < FORM::TILES; j++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (FORM::token(j, i, lane) >= visible) s[j][i] = -INFINITY;
+  }
   tile_softmax(p, x, s);
-  tile_output(x, p, stage, at);
+#pragma unroll
+  for (int step = 0; step < 2; step++) FORM::output(x, p[step], Values(stage, at, step));
+}
+
+// The warp's share of the listed pages: every TEAMS-th from its team's first. `visible`: tokens of its tile that it sees in the row's own block.
+template <class V, class FORM, class Q>
+__device__ __forceinline__ void attend(Softmax<FORM>& x, const Q& q, const Ring<V::STAGES>& ring, const int* pages, int count, int visible,
+                                       uint32_t widened, int lane) {
+  const Places at = Places::of<V::LINEAR>(lane, widened);
+  int stage = 0, parity = 0;
+#pragma unroll 1
+  for (int i = 0; i < count; i += V::TEAMS) {
+    const int seen = pages[i] < 0 ? visible : TILE;
+    mbar_wait(ring.bars + stage * 8, parity);
+    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, lane);
+    __syncwarp();
+    const int next = i + V::STAGES * V::TEAMS;
+    if (lane == 0 && next < count) ring.load(pages[next], stage);
+    if (++stage == V::STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
 }
 """
 
@@ -2885,19 +3060,16 @@ CUDA_MERGE = r"""// The warps of a block, then the blocks of a cluster, which ar
 #include "attend.cuh"
 
 constexpr int START_BARRIER = 1, MERGE_BARRIER = 2;
-constexpr int OCTET = 8;                       // neighbouring dims: 16 bytes in f16 or bf16
-constexpr int ROW_OCTETS = HEAD_DIM / OCTET;
-constexpr int SHARE_PITCH = HEAD_DIM * 2 + 64; // bytes of a row of f16: neighbouring rows in other banks
 
-// What a thread of a block of WARPS warps sums and stores: OCTETS times eight neighbouring dims of one row. Threads may be left over.
-template <int WARPS_>
+// What a thread of a block of WARPS warps sums and stores: OCTETS times eight neighbouring dims of one of ROWS rows. Threads may be left over.
+template <int ROWS_, int WARPS_>
 struct Piece {
-  static constexpr int WARPS = WARPS_, THREADS = WARPS * 32, ROW_THREADS = THREADS / ROWS < ROW_OCTETS ? THREADS / ROWS : ROW_OCTETS;
-  static constexpr int OCTETS = ROW_OCTETS / ROW_THREADS;
-  static constexpr int SHARES_BYTES = WARPS * ROWS * SHARE_PITCH, SUMS_BYTES = WARPS * ROWS * 8;
+  static constexpr int ROWS = ROWS_, WARPS = WARPS_, THREADS = WARPS * 32;
+  static constexpr int ROW_THREADS = THREADS / ROWS < ROW_OCTETS ? THREADS / ROWS : ROW_OCTETS, OCTETS = ROW_OCTETS / ROW_THREADS;
   int row, first;
-  uint32_t o[OCTETS][4];                       // f16 pairs
-  __device__ __forceinline__ explicit Piece(int tid) : row(tid / ROW_THREADS), first(tid % ROW_THREADS), o{} {}
+  uint32_t o[OCTETS][4];                       // f16 pairs of the normalised output
+  float lse;                                   // base-2 logarithm of the row's weight
+  __device__ __forceinline__ explicit Piece(int tid) : row(tid / ROW_THREADS), first(tid % ROW_THREADS), o{}, lse(-INFINITY) {}
   __device__ __forceinline__ bool there() const { return row < ROWS; }
   __device__ __forceinline__ int octet(int k) const { return first + ROW_THREADS * k; }
 };
@@ -2919,73 +3091,47 @@ __device__ __forceinline__ void store_octet(const Args& a, const Work& w, int ro
   reinterpret_cast<uint4*>(a.out + ((size_t)w.pair * a.group + row) * HEAD_DIM)[octet] = make_uint4(x[0], x[1], x[2], x[3]);
 }
 
-// Of a block's rows g and g + 8, where lane = 4 g + c: what makes this warp's acc its share of the normalised output, and the base-2
-// logarithm of the rows' weight.
-struct Totals {
-  float factor[2], lse[2];
-};
-
-// `sums`: shared memory, float2 (what P is relative to, sum) [WARPS][ROWS].
-template <int WARPS>
-__device__ __forceinline__ Totals block_totals(const Softmax& x, float2* sums, int tid) {
-  const int warp = tid >> 5, g = (tid & 31) >> 2;
-  if ((tid & 3) == 0) {
-    sums[warp * ROWS + g] = make_float2(x.m[0], x.l[0]);
-    sums[warp * ROWS + g + 8] = make_float2(x.m[1], x.l[2]);
-  }
-  bar_sync(MERGE_BARRIER, WARPS * 32);
-  Totals totals;
+// What a warp leaves for the others in shared memory: its own normalised output in `share`, and base-2 logarithms of the rows' weights in
+// `lses`, [ROWS][WARPS]. A warp that saw nothing has zeros of weight 0.
+template <int WARPS, class FORM>
+__device__ __forceinline__ void leave_share(uint8_t* share, float* lses, const Softmax<FORM>& x, int warp, int lane) {
+  const bool first_peer = (lane & (FORM::END_PEER - FORM::FIRST_PEER)) == 0;
+  float factor[2];
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    float top = -INFINITY, total = 0.f;
-#pragma unroll
-    for (int i = 0; i < WARPS; i++) top = fmaxf(top, sums[i * ROWS + g + 8 * h].x);
-#pragma unroll
-    for (int i = 0; i < WARPS; i++) {
-      const float2 sum = sums[i * ROWS + g + 8 * h];
-      total = fmaf(exp2_approx(sum.x - top), sum.y, total);
-    }
-    totals.factor[h] = exp2_approx(x.m[h] - top) * (UNPACKED_UNIT * rcp_approx(total));
-    totals.lse[h] = top + log2_approx(total);
+    factor[h] = x.sum(h) == 0.f ? 0.f : UNPACKED_UNIT * rcp_approx(x.sum(h));
+    if (first_peer) lses[FORM::row(lane, h) * WARPS + warp] = x.m[h] + log2_approx(x.sum(h));
   }
-  return totals;
+  FORM::store(share, x, factor, lane);
 }
 
-// A warp's share of the normalised output in f16, to rows of SHARE_PITCH bytes.
-__device__ __forceinline__ void store_share(uint8_t* rows, const Softmax& x, const Totals& totals, int lane) {
-  const int g = lane >> 2, c = lane & 3;
-#pragma unroll
-  for (int h = 0; h < 2; h++) {
-    uint4* row = reinterpret_cast<uint4*>(rows + (g + 8 * h) * SHARE_PITCH);
-    const float f = totals.factor[h];
-#pragma unroll
-    for (int u = 0; u < 4; u++) {
-      uint32_t y[4];
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int t = 4 * u + (i & 1) * 2, element = 2 * h + (i >> 1);   // dims 32 u + 8 c + 2 i and + 1
-        y[i] = pack_f16(x.acc[t][element] * f, x.acc[t + 1][element] * f);
-      }
-      row[u * 4 + c] = make_uint4(y[0], y[1], y[2], y[3]);
-    }
-  }
-}
-
-// The normalised output of a block. `shares`: shared memory that nobody reads any more once all warps have arrived at block_totals.
+// The piece of the sum of all shares, of which at least one has a weight; they lie `pitch` bytes apart.
 template <class P>
-__device__ __forceinline__ void merge_warps(P& piece, const Softmax& x, const Totals& totals, uint8_t* shares, int tid) {
-  store_share(shares + (tid >> 5) * ROWS * SHARE_PITCH, x, totals, tid & 31);
-  bar_sync(MERGE_BARRIER, P::THREADS);
-  if (!piece.there()) return;
+__device__ __forceinline__ void sum_shares(P& piece, uint32_t shares, int pitch, const float* lses) {
+  float weight[P::WARPS], top = -INFINITY, total = 0.f;
 #pragma unroll
-  for (int i = 0; i < P::WARPS; i++)
+  for (int i = 0; i < P::WARPS; i++) {
+    weight[i] = lses[piece.row * P::WARPS + i];
+    top = fmaxf(top, weight[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < P::WARPS; i++) {
+    weight[i] = exp2_approx(weight[i] - top);
+    total += weight[i];
+  }
+  piece.lse = top + log2_approx(total);
+  const float scale = rcp_approx(total);
+#pragma unroll
+  for (int i = 0; i < P::WARPS; i++) {
+    const uint32_t factor = pack_f16(weight[i] * scale, weight[i] * scale);
 #pragma unroll
     for (int k = 0; k < P::OCTETS; k++) {
       uint32_t y[4];
-      ld_shared(y, smem_u32(shares) + (i * ROWS + piece.row) * SHARE_PITCH + piece.octet(k) * 16);
+      ld_shared(y, shares + i * pitch + piece.row * SHARE_PITCH + piece.octet(k) * 16);
 #pragma unroll
-      for (int j = 0; j < 4; j++) piece.o[k][j] = add_f16x2(piece.o[k][j], y[j]);
+      for (int j = 0; j < 4; j++) piece.o[k][j] = fma_f16x2(factor, y[j], piece.o[k][j]);
     }
+  }
 }
 
 // The output of a block that is alone.
@@ -2999,21 +3145,23 @@ __device__ __forceinline__ void store_output(const Args& a, const Work& w, const
   }
 }
 
-// What the blocks of a cluster send each other: block r of C owns rows 16 r / C to 16 (r + 1) / C - 1 and combines what all of them have of
-// these. It does not overlay what a slower block still uses.
-constexpr int INBOX_BYTES = ROWS * HEAD_DIM * 2, WEIGHTS_BYTES = ROWS * 8;
+// What the blocks of a cluster send each other: block r of C owns rows ROWS r / C to ROWS (r + 1) / C - 1 and combines what all of them have
+// of these. It does not overlay what a slower block still uses.
+template <int ROWS>
 struct Inbox {
-  uint32_t shares, weights;    // shared memory: f16 [C][16 / C][128]; float2 (base-2 logarithm of the row's weight, 0) [C][16 / C]
+  static constexpr int ROWS_BITS = ROWS == 16 ? 4 : 3, SHARES_BYTES = ROWS * HEAD_DIM * 2, WEIGHTS_BYTES = ROWS * 8;
+  static_assert(1 << ROWS_BITS == ROWS && MAX_SPLITS <= ROWS);
+  uint32_t shares, weights;    // shared memory: f16 [C][ROWS / C][128]; float2 (base-2 logarithm of the row's weight, 0) [C][ROWS / C]
   uint32_t full;               // mbarrier
   int split, split_bits;
 
-  __device__ __forceinline__ int rows_bits() const { return 4 - split_bits; }
+  __device__ __forceinline__ int rows_bits() const { return ROWS_BITS - split_bits; }
   __device__ __forceinline__ int splits() const { return 1 << split_bits; }
   // One thread, before the block's cluster_arrive.
   __device__ __forceinline__ void init() const {
     mbar_init(full, 1);
     mbar_init_fence();
-    mbar_expect(full, INBOX_BYTES + WEIGHTS_BYTES);
+    mbar_expect(full, SHARES_BYTES + WEIGHTS_BYTES);
   }
   __device__ __forceinline__ int slot(int source, int row) const { return source << rows_bits() | (row & (1 << rows_bits()) - 1); }
   __device__ __forceinline__ void send_octet(int row, int octet, const uint32_t (&o)[4]) const {
@@ -3028,37 +3176,35 @@ struct Inbox {
   }
 };
 
-// What this block has, to the owners. `totals`: of the rows of the first warp's lanes.
+// What this block has, to the owners.
 template <class P>
-__device__ __forceinline__ void send(const Inbox& box, const P& piece, const Totals& totals, int tid) {
-  if (piece.there())
+__device__ __forceinline__ void send(const Inbox<P::ROWS>& box, const P& piece) {
+  if (!piece.there()) return;
 #pragma unroll
-    for (int k = 0; k < P::OCTETS; k++) box.send_octet(piece.row, piece.octet(k), piece.o[k]);
-  if (tid < 32 && (tid & 3) == 0)
-    for (int h = 0; h < 2; h++) box.send_weight((tid >> 2) + 8 * h, totals.lse[h]);
+  for (int k = 0; k < P::OCTETS; k++) box.send_octet(piece.row, piece.octet(k), piece.o[k]);
+  if (piece.first == 0) box.send_weight(piece.row, piece.lse);
 }
 
 // The sum over the splits, in their order, of an octet of each of this block's rows; a row that sees nothing becomes zero.
-__device__ __forceinline__ void combine(const Args& a, const Work& w, const Inbox& box, const float2* weights, float v_scale, int tid) {
+template <int ROWS>
+__device__ __forceinline__ void combine(const Args& a, const Work& w, const Inbox<ROWS>& box, const float2* weights, float v_scale, int tid) {
   const int row = tid / ROW_OCTETS, octet = tid % ROW_OCTETS, out_row = w.split << box.rows_bits() | row;
   mbar_wait(box.full, 0);
   if (row >> box.rows_bits() || out_row >= a.group) return;
-  float lse[MAX_SPLITS], top = -INFINITY, total = 0.f;
-#pragma unroll
-  for (int s = 0; s < MAX_SPLITS; s++) {
-    lse[s] = s < box.splits() ? weights[box.slot(s, row)].x : -INFINITY;
-    top = fmaxf(top, lse[s]);
+  float top = -INFINITY, total = 0.f, o[OCTET] = {};
+#pragma unroll 1
+  for (int s = 0; s < box.splits(); s++) top = fmaxf(top, weights[box.slot(s, row)].x);
+#pragma unroll 1
+  for (int s = 0; s < box.splits(); s++) {
+    const float lse = weights[box.slot(s, row)].x, weight = lse == -INFINITY ? 0.f : exp2_approx(lse - top);
+    uint32_t share[4];
+    ld_shared(share, box.shares + (box.slot(s, row) * ROW_OCTETS + octet) * 16);
+    total += weight;
+    add_octet(o, weight, share);
   }
-  float o[OCTET] = {};
-#pragma unroll
-  for (int s = 0; s < MAX_SPLITS; s++) total += lse[s] == -INFINITY ? 0.f : exp2_approx(lse[s] - top);
   const float scale = total == 0.f ? 0.f : v_scale * rcp_approx(total);
 #pragma unroll
-  for (int s = 0; s < MAX_SPLITS; s++) {                   // those that are not there count for nothing, as the first one's share
-    uint32_t share[4];
-    ld_shared(share, box.shares + (box.slot(s < box.splits() ? s : 0, row) * ROW_OCTETS + octet) * 16);
-    add_octet(o, lse[s] == -INFINITY ? 0.f : exp2_approx(lse[s] - top) * scale, share);
-  }
+  for (int i = 0; i < OCTET; i++) o[i] *= scale;
   store_octet(a, w, out_row, octet, o);
 }
 """
@@ -3068,50 +3214,32 @@ CUDA_DECODE = r"""// NVFP4 block-sparse decode in one launch.
 #pragma once
 #include "merge.cuh"
 
-// TEAMS of a block, STAGES of each warp's ring. BLOCKS: blocks per SM that registers and shared memory are sized for. LINEAR: how V scales lie.
-template <int TEAMS_, int STAGES_, int BLOCKS_, bool LINEAR_>
+// FORM of the products (softmax.cuh). TEAMS of a block, STAGES of each warp's ring. BLOCKS: blocks per SM that registers and shared memory are
+// sized for. LINEAR: how V scales lie.
+template <class FORM_, int TEAMS_, int STAGES_, int BLOCKS_, bool LINEAR_>
 struct Variant {
-  static constexpr int TEAMS = TEAMS_, STAGES = STAGES_, BLOCKS = BLOCKS_, WARPS = TEAMS * TEAM, THREADS = WARPS * 32;
-  static constexpr bool LINEAR = LINEAR_, HELD = THREADS * BLOCKS <= 384;   // HELD: queries, in 32 of 168 registers
-  using Part = Piece<WARPS>;
-  // Offsets in shared memory, bytes. What a block merges overlays the rings.
-  static constexpr int RING = STAGES * STAGE_BYTES, WIDENED = WARPS * RING, QUERY = WIDENED + WARPS * WIDENED_BYTES, PAGES = QUERY + QUERY_BYTES;
-  static constexpr int SUMS = PAGES + WARPS * MAX_TOPK * 4, SHARES = SUMS + Part::SUMS_BYTES, WEIGHTS = SHARES + INBOX_BYTES;
-  static constexpr int INBOX_FULL = WEIGHTS + WEIGHTS_BYTES, BARRIERS = INBOX_FULL + 8, SMEM = BARRIERS + WARPS * STAGES * 8;
-  static_assert(Part::SHARES_BYTES <= WIDENED);
+  using FORM = FORM_;
+  static constexpr int TEAMS = TEAMS_, STAGES = STAGES_, BLOCKS = BLOCKS_, WARPS = TEAMS * TEAM, THREADS = WARPS * 32, ROWS = FORM::ROWS;
+  // HELD: queries, in 32 of 168 registers or 16 of 128.
+  static constexpr bool LINEAR = LINEAR_, HELD = THREADS * BLOCKS <= 384 || ROWS == 8;
+  // Offsets in shared memory, bytes. A warp's share of the output overlays its ring.
+  static constexpr int RING = STAGES * STAGE_BYTES, WIDENED = WARPS * RING, QUERY = WIDENED + WARPS * WIDENED_BYTES;
+  static constexpr int PAGES = QUERY + QueryLayout<ROWS>::BYTES, LSES = PAGES + WARPS * MAX_TOPK * 4, SHARES = LSES + ROWS * WARPS * 4;
+  static constexpr int WEIGHTS = SHARES + Inbox<ROWS>::SHARES_BYTES, INBOX_FULL = WEIGHTS + Inbox<ROWS>::WEIGHTS_BYTES;
+  static constexpr int BARRIERS = INBOX_FULL + 8, SMEM = BARRIERS + WARPS * STAGES * 8;
+  static_assert(ROWS * SHARE_PITCH <= RING);
 };
-
-// The warp's share of the listed pages: every TEAMS-th from its team's first. `visible`: tokens of its tile that it sees in the row's own block.
-template <class V>
-__device__ __forceinline__ void attend(Softmax& x, const Operands<V::HELD>& q, const Ring<V::STAGES>& ring, const int* pages, int count, int visible,
-                                       uint32_t widened, int lane) {
-  const Places at = Places::of<V::LINEAR>(lane, widened);
-  int stage = 0, parity = 0;
-#pragma unroll 1
-  for (int i = 0; i < count; i += V::TEAMS) {
-    const int seen = pages[i] < 0 ? visible : TILE;
-    mbar_wait(ring.bars + stage * 8, parity);
-    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, lane);
-    __syncwarp();
-    const int next = i + V::STAGES * V::TEAMS;
-    if (lane == 0 && next < count) ring.load(pages[next], stage);
-    if (++stage == V::STAGES) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-}
 
 template <class V>
 __global__ void __launch_bounds__(V::THREADS, V::BLOCKS)
 nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ CUtensorMap scales, const __grid_constant__ Args a) {
   SHARED_MEMORY(smem);
   const int tid = threadIdx.x, warp = __shfl_sync(~0u, tid >> 5, 0), lane = tid & 31, member = warp % TEAM;
-  const Work w(a, lane);
+  const Work w(a, tid);
   const uint32_t base = smem_u32(smem);
-  Query q(a, w, base + V::QUERY, lane);
+  const Query<V::ROWS, V::THREADS> query(a, w, tid);
   const float k_scale = __ldg(a.k_scale), v_scale = __ldg(a.v_scale);
-  const Inbox box{base + V::SHARES, base + V::WEIGHTS, base + V::INBOX_FULL, w.split, a.split_bits};
+  const Inbox<V::ROWS> box{base + V::SHARES, base + V::WEIGHTS, base + V::INBOX_FULL, w.split, a.split_bits};
   if (a.split_bits) {
     if (tid == 0) box.init();
     __syncwarp();
@@ -3122,39 +3250,47 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   if (lane == 0) ring.init();
   const int count = w.list_pages(a, const_cast<int*>(pages), lane);
   const Share share(count, w.split, a.split_bits);
-  typename V::Part piece(tid);
-  Totals totals{{0.f, 0.f}, {-INFINITY, -INFINITY}};
+  Piece<V::ROWS, V::WARPS> piece(tid);
   if (share.tiles) {
     pages += share.first + warp / TEAM;
     const int mine = share.tiles - warp / TEAM;            // pages from this team's first on
     if (lane == 0)
       for (int i = 0; i < V::STAGES && i * V::TEAMS < mine; i++) ring.load(pages[i * V::TEAMS], i);
     __syncwarp();
-    q.store(member);
+    query.store(base + V::QUERY);
     bar_sync(START_BARRIER, V::THREADS);
-    Softmax x(q, a.sm_scale * k_scale);
-    attend<V>(x, Operands<V::HELD>(q), ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
-    totals = block_totals<V::WARPS>(x, reinterpret_cast<float2*>(smem + V::SUMS), tid);
-    merge_warps(piece, x, totals, smem, tid);
+    const Operands<V::ROWS, V::HELD> q(base + V::QUERY, lane);
+    Softmax<typename V::FORM> x(q, a.sm_scale * k_scale, lane);
+    attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
+    float* lses = reinterpret_cast<float*>(smem + V::LSES);
+    leave_share<V::WARPS>(smem + warp * V::RING, lses, x, warp, lane);
+    bar_sync(MERGE_BARRIER, V::THREADS);
+    if (piece.there()) sum_shares(piece, base, V::RING, lses);
   }
   if (a.split_bits == 0) return store_output(a, w, piece, v_scale);
   cluster_wait();                                          // all blocks of the cluster have started
-  send(box, piece, totals, tid);
+  send(box, piece);
   combine(a, w, box, reinterpret_cast<const float2*>(smem + V::WEIGHTS), v_scale, tid);
+}
+
+template <int TEAMS, int STAGES, int BLOCKS, class F>
+void with_sizes(int form, F&& f) {
+  switch (form) {
+    case 0: return f((Variant<Wide, TEAMS, STAGES, BLOCKS, false>*)nullptr);
+    case 1: return f((Variant<Wide, TEAMS, STAGES, BLOCKS, true>*)nullptr);
+    case 2: return f((Variant<Narrow, TEAMS, STAGES, BLOCKS, false>*)nullptr);
+    default: return f((Variant<Narrow, TEAMS, STAGES, BLOCKS, true>*)nullptr);
+  }
 }
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
 template <class F>
 bool with_variant(int variant, F&& f) {
-  switch (variant) {
-    case 0: f((Variant<1, 3, 3, false>*)nullptr); return true;
-    case 1: f((Variant<1, 3, 3, true>*)nullptr); return true;
-    case 2: f((Variant<1, 2, 4, false>*)nullptr); return true;
-    case 3: f((Variant<1, 2, 4, true>*)nullptr); return true;
-    case 4: f((Variant<4, 2, 1, false>*)nullptr); return true;
-    case 5: f((Variant<4, 2, 1, true>*)nullptr); return true;
-    case 6: f((Variant<2, 2, 2, false>*)nullptr); return true;
-    case 7: f((Variant<2, 2, 2, true>*)nullptr); return true;
+  switch (variant >> 2) {
+    case 0: with_sizes<1, 3, 3>(variant & 3, f); return true;
+    case 1: with_sizes<1, 2, 4>(variant & 3, f); return true;
+    case 2: with_sizes<2, 2, 2>(variant & 3, f); return true;
+    case 3: with_sizes<3, 2, 1>(variant & 3, f); return true;
   }
   return false;
 }
@@ -3237,6 +3373,7 @@ int nvfp4_launch(int variant, CacheMaps* maps, long pages, const Args* a) {
 
 import ctypes
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -3245,12 +3382,15 @@ import torch
 # from kernels.nvcc import compile_library, hopper_unavailable, library_cache
 # from kernels.nvfp4_msa.assets import (
 #     CUDA_ATTEND,
+#     CUDA_ATTEND_NARROW,
+#     CUDA_ATTEND_WIDE,
 #     CUDA_DECODE,
 #     CUDA_LAUNCH,
 #     CUDA_MERGE,
 #     CUDA_PTX,
 #     CUDA_QUERY,
 #     CUDA_RING,
+#     CUDA_SOFTMAX,
 #     CUDA_UNPACK,
 #     CUDA_WORK,
 # )
@@ -3262,12 +3402,17 @@ CUDA_SOURCES = {
     "ring.cuh": CUDA_RING,
     "unpack.cuh": CUDA_UNPACK,
     "query.cuh": CUDA_QUERY,
+    "softmax.cuh": CUDA_SOFTMAX,
+    "attend_wide.cuh": CUDA_ATTEND_WIDE,
+    "attend_narrow.cuh": CUDA_ATTEND_NARROW,
     "attend.cuh": CUDA_ATTEND,
     "merge.cuh": CUDA_MERGE,
     "decode.cuh": CUDA_DECODE,
     "launch.cu": CUDA_LAUNCH,
 }
-TEAM_WARPS, FULL_WARPS = 4, 8  # of a team; of a multiprocessor that more warps made no faster
+TEAM_WARPS = 4
+FULL_WARPS = 16  # that the registers of a multiprocessor are enough for
+NARROW_GROUP = 8  # the most query heads of a KV head that are columns of the products
 CUDA_SPLITS = (1, 2, 4, 8)  # blocks of a cluster
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
@@ -3294,6 +3439,7 @@ class Variant(NamedTuple):
     teams: int  # of four warps, which take a block's pages in turn
     stages: int  # tiles in each warp's ring
     blocks: int  # per multiprocessor, that registers and shared memory are sized for
+    narrow: bool = False  # at most NARROW_GROUP query heads for each KV head
     linear: bool = False  # how V scales lie
 
     @property
@@ -3303,8 +3449,8 @@ class Variant(NamedTuple):
 
 CUDA_SIZES = ("teams", "stages", "blocks")
 # In the order of with_variant in decode.cuh.
-CUDA_SHAPES = ((1, 3, 3), (1, 2, 4), (4, 2, 1), (2, 2, 2))
-CUDA_VARIANTS = tuple(Variant(*sizes, linear) for sizes in CUDA_SHAPES for linear in (False, True))
+CUDA_SHAPES = ((1, 3, 3), (1, 2, 4), (2, 2, 2), (3, 2, 1))
+CUDA_VARIANTS = tuple(Variant(*sizes, *form) for sizes in CUDA_SHAPES for form in itertools.product((False, True), repeat=2))
 
 
 def make_args(inputs: Inputs, out: torch.Tensor, splits: int) -> CudaArgs:
@@ -3368,12 +3514,16 @@ def split_pages(shape: Shape, splits: int) -> int:
 
 def page_times(shape: Shape, variant: Variant, splits: int, multiprocessors: int) -> float:
     """An estimate of how long a launch takes, in the time of a page on a full multiprocessor: whole rounds of blocks, then the
-    rest. A block costs a page more than it has; w < 8 warps do (w / 8) ** 0.6 of what eight do, which was not measured."""
+    rest. A block costs a page more than it has, a round three; w < 16 warps do (w / 16) ** 0.2 of what 16 do. The constants are
+    rounded from times on an H200."""
     rounds, rest = divmod(shape.pairs * splits, multiprocessors * variant.blocks)
+
+    def round_time(blocks: int) -> float:
+        rate = min(1, blocks * variant.teams * TEAM_WARPS / FULL_WARPS) ** 0.2
+        return blocks * (split_pages(shape, splits) + 1) / rate + 3
+
     left = -(-rest // multiprocessors)  # on the busiest multiprocessor
-    warps = left * variant.teams * TEAM_WARPS
-    slowed = left / min(1, warps / FULL_WARPS) ** 0.6 if left else 0
-    return (rounds * variant.blocks + slowed) * (split_pages(shape, splits) + 1)
+    return rounds * round_time(variant.blocks) + (round_time(left) if left else 0)
 
 
 def cheapest(shape: Shape, multiprocessors: int) -> tuple[Variant, int]:
@@ -3391,7 +3541,8 @@ class CudaPlan:
     def __init__(self, data: tuple, params: dict[str, Any]) -> None:
         inputs, self.params = Inputs(*data), dict(params)
         self.splits, self.device = int(params["num_kv_splits"]), inputs.q.device
-        variant = Variant(**{name: int(params[name]) for name in CUDA_SIZES}, linear=inputs.config["v_scales"] == "linear")
+        narrow, linear = inputs.config["group_size"] <= NARROW_GROUP, inputs.config["v_scales"] == "linear"
+        variant = Variant(**{name: int(params[name]) for name in CUDA_SIZES}, narrow=narrow, linear=linear)
         if self.splits not in CUDA_SPLITS:
             raise ValueError(f"num_kv_splits={self.splits}: one of {CUDA_SPLITS}")
         if variant not in CUDA_VARIANTS:

@@ -40,9 +40,10 @@ def test_passes_with_every_shape_of_blocks_and_any_number_of_splits(spec):
             assert_right(data, make_plan(data, num_kv_splits=splits, **params), expected)
 
 
-def test_a_thousand_launches_repeat_their_bits():
+@pytest.mark.parametrize("group", [16, 8])
+def test_a_thousand_launches_repeat_their_bits(group):
     """A share that was summed before it had arrived would show."""
-    data = make_input(**MESSY)
+    data = make_input(**(MESSY | {"groupsize": group}))
     plan = make_plan(data, num_kv_splits=8)
     wanted = plan(data).clone()
     different = torch.zeros((), dtype=torch.int64, device="cuda")
@@ -76,10 +77,11 @@ def test_contents_and_places_may_change_between_calls_of_one_plan():
         assert REFERENCE.judge_strict(plan(data).double(), REFERENCE.oracle(data))["ok"]
 
 
-def test_caches_beyond_four_gigabytes():
+@pytest.mark.parametrize("group", [16, 8])
+def test_caches_beyond_four_gigabytes(group):
     if torch.cuda.get_device_properties(0).total_memory < 24 << 30:
         pytest.skip("needs 24 GiB of device memory")
-    data = make_input(batchsize=4, qseqlen=1, kvseqlen=2000, topk=8, seed=3, numkvheads=4)
+    data = make_input(batchsize=4, qseqlen=1, kvseqlen=2000, topk=8, seed=3, numkvheads=4, groupsize=group)
     pages, many = len(data[1]), (5 << 30) // (4 * 18432)
     cache = torch.zeros(many, *data[1].shape[1:], dtype=torch.uint8, device="cuda")
     cache[-pages:] = data[1]

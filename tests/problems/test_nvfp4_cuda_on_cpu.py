@@ -12,6 +12,7 @@ from nvfp4_cuda_on_cpu import decode
 from kernels.nvfp4_msa.cuda_backend import CUDA_SHAPES, CUDA_SPLITS
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler that knows _Float16")
+FORMS = (16, 8)  # query heads of a KV head: rows of the products, or columns
 MESSY = {"kvmin": 0, "topk": 7, "slots": "messy", "padrows": 1}
 
 
@@ -29,14 +30,21 @@ def test_messy_slots_and_padding_rows(heads, vscales):
     assert_right(make_input(**heads_spec(*heads), **MESSY, vscales=vscales), splits=4)
 
 
+@pytest.mark.parametrize("group", [1, 2, 3, 7, 9, 15])
+def test_groups_that_do_not_fill_their_products(group):
+    assert_right(make_input(groupsize=group, numkvheads=2, **MESSY), splits=2)
+
+
+@pytest.mark.parametrize("group", FORMS)
 @pytest.mark.parametrize("dist", REFERENCE.DISTRIBUTIONS)
-def test_every_distribution(dist):
-    assert_right(make_input(dist=dist, topk=5, kvseqlen=600), splits=2)
+def test_every_distribution(dist, group):
+    assert_right(make_input(dist=dist, topk=5, kvseqlen=600, groupsize=group), splits=2)
 
 
+@pytest.mark.parametrize("group", FORMS)
 @pytest.mark.parametrize("sizes", CUDA_SHAPES)
-def test_stages_are_used_again_and_again(sizes):
-    data = make_input(batchsize=1, kvseqlen=2000, topk=16)
+def test_stages_are_used_again_and_again(sizes, group):
+    data = make_input(batchsize=1, kvseqlen=2000, topk=16, groupsize=group)
     for seed in range(2):
         assert_right(data, sizes=sizes, seed=seed)
 
@@ -46,37 +54,42 @@ def test_any_number_of_slots(topk):
     assert_right(make_input(batchsize=1, kvseqlen=1000, topk=topk, slots="messy"), splits=2)
 
 
-@pytest.mark.parametrize("kvseqlen", [1, 31, 32, 33, 64, 127, 128, 129])
-def test_the_end_of_a_sequence_anywhere_in_a_page(kvseqlen):
+@pytest.mark.parametrize("group", FORMS)
+@pytest.mark.parametrize("kvseqlen", [1, 8, 31, 32, 33, 50, 64, 127, 128, 129])
+def test_the_end_of_a_sequence_anywhere_in_a_page(kvseqlen, group):
     """What lies behind it is NaN."""
-    assert_right(make_input(batchsize=1, kvseqlen=kvseqlen, topk=2))
+    assert_right(make_input(batchsize=1, kvseqlen=kvseqlen, topk=2, groupsize=group))
 
 
+@pytest.mark.parametrize("group", FORMS)
 @pytest.mark.parametrize("factor", [1e6, 1e-9])
-def test_queries_beyond_the_range_of_f16(factor):
-    data = make_input(batchsize=1)
+def test_queries_beyond_the_range_of_f16(factor, group):
+    data = make_input(batchsize=1, groupsize=group)
     data = (data[0] * factor, *data[1:])
     data[-1]["sm_scale"] /= factor
     assert_right(data)
 
 
+@pytest.mark.parametrize("group", FORMS)
 @pytest.mark.parametrize("sizes", CUDA_SHAPES)
 @pytest.mark.parametrize("splits", CUDA_SPLITS)
-def test_every_cluster_gives_the_same_bits_in_every_schedule(splits, sizes):
-    data = make_input(batchsize=1, kvseqlen=1500, topk=9)
+def test_every_cluster_gives_the_same_bits_in_every_schedule(splits, sizes, group):
+    data = make_input(batchsize=1, kvseqlen=1500, topk=9, groupsize=group)
     assert torch.equal(*(assert_right(data, splits=splits, sizes=sizes, seed=seed) for seed in range(2)))
 
 
-def test_splits_without_a_slot_and_rows_that_see_nothing():
-    data = make_input(batchsize=3, kvseqlen=1500, topk=5, slots="messy", kvmin=0, padrows=1)
+@pytest.mark.parametrize("group", FORMS)
+def test_splits_without_a_slot_and_rows_that_see_nothing(group):
+    data = make_input(batchsize=3, kvseqlen=1500, topk=5, slots="messy", kvmin=0, padrows=1, groupsize=group)
     data[2][:, 0] = -1
     out = assert_right(data, splits=8)
     assert not out[0].any()
 
 
-def test_a_maximum_that_grows_within_and_beyond_the_lazy_limit():
+@pytest.mark.parametrize("group", FORMS)
+def test_a_maximum_that_grows_within_and_beyond_the_lazy_limit(group):
     """Scores of later blocks are larger and larger: the sums so far are rescaled now and then."""
-    data = make_input(batchsize=1, kvseqlen=1024, topk=8)
+    data = make_input(batchsize=1, kvseqlen=1024, topk=8, groupsize=group)
     ordered = data[2].sort(-1).values
     for step in (1.2, 3.0):
         cache = data[1].clone()
@@ -88,7 +101,7 @@ def test_a_maximum_that_grows_within_and_beyond_the_lazy_limit():
 
 
 def check_random_shape(draw):
-    heads = heads_spec(*draw.choice(HEADS))
+    heads = heads_spec(*draw.choice(HEADS)) | draw.choice([{}, {"groupsize": draw.randint(1, 16)}])
     spec: dict[str, Any] = {"batchsize": draw.randint(1, 3), "kvseqlen": draw.randint(1, 1200), "topk": draw.randint(1, 12)}
     spec |= {"seed": draw.randint(0, 999), "slots": draw.choice(["messy", "valid"]), "kvmin": 0, "padrows": draw.choice([0, 2])}
     spec |= {"vscales": draw.choice(["swizzled", "linear"]), "dist": draw.choice(REFERENCE.DISTRIBUTIONS)}
@@ -111,10 +124,10 @@ def test_many_random_shapes(share):
 
 # Each: what is broken, and what must be noticed.
 MISTAKES = {
-    "the wait for the copies left out": ("decode.cuh", "mbar_wait(ring.bars + stage * 8, parity);", ""),
-    "the ring's parity never changes": ("decode.cuh", "parity ^= 1;", ""),
+    "the wait for the copies left out": ("attend.cuh", "mbar_wait(ring.bars + stage * 8, parity);", ""),
+    "the ring's parity never changes": ("attend.cuh", "parity ^= 1;", ""),
     "a stage is filled again before its lanes have read it": (
-        "decode.cuh",
+        "attend.cuh",
         "if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, lane);\n    __syncwarp();\n"
         "    const int next = i + V::STAGES * V::TEAMS;\n    if (lane == 0 && next < count) ring.load(pages[next], stage);",
         "const int next = i + V::STAGES * V::TEAMS;\n    if (lane == 0 && next < count) ring.load(pages[next], stage);\n"
@@ -127,11 +140,10 @@ MISTAKES = {
     ),
     "shares are summed before they have arrived": ("merge.cuh", "mbar_wait(box.full, 0);", ""),
     "a split without a slot leaves its cluster": ("decode.cuh", "if (share.tiles) {", "if (!share.tiles) return; {"),
-    "warps do not wait for each other's sums": (
-        "merge.cuh",
-        "x, totals, lane);\n  bar_sync(MERGE_BARRIER, P::THREADS);",
-        "x, totals, lane);",
-    ),
+    "warps do not wait for each other's shares": ("decode.cuh", "bar_sync(MERGE_BARRIER, V::THREADS);", ""),
+    "the sum of P does not hear of the maximum": ("softmax.cuh", "x.l[i] *= alpha[FORM::row_of(i)];", ""),
+    "a maximum of half of the tokens": ("attend_narrow.cuh", "FIRST_PEER = 4, END_PEER = 32", "FIRST_PEER = 4, END_PEER = 16"),
+    "weights of half of the tokens as they lie": ("attend_narrow.cuh", "second = transpose_8x8(p[1])", "second = p[1]"),
     "queries are read before they are stored": ("decode.cuh", "bar_sync(START_BARRIER, V::THREADS);", ""),
 }
 
@@ -141,12 +153,14 @@ QUICK = ("the wait for the copies left out", "shares are summed before they have
 
 @pytest.mark.parametrize("mistake", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MISTAKES])
 def test_a_mistake_is_noticed(mistake):
-    data, few = (make_input(batchsize=1, kvseqlen=2000, topk=topk) for topk in (16, 1))
+    full, narrow, few = (
+        make_input(batchsize=1, kvseqlen=2000, topk=topk, groupsize=group) for topk, group in ((16, 16), (16, 8), (1, 16))
+    )
 
     def try_schedules():
         for seed in range(3):
-            assert_right(data, splits=2, seed=seed, change=MISTAKES[mistake])
-            assert_right(few, splits=8, seed=seed, change=MISTAKES[mistake])
+            for data, splits in ((full, 2), (narrow, 2), (few, 8)):
+                assert_right(data, splits=splits, seed=seed, change=MISTAKES[mistake])
 
     with pytest.raises((RuntimeError, AssertionError)):
         try_schedules()

@@ -64,7 +64,7 @@ def test_a_cache_that_the_copy_engine_cannot_read_is_refused():
 
 @pytest.mark.parametrize(
     ("pairs", "topk", "splits", "teams"),
-    [(1, 16, 8, 2), (64, 16, 2, 4), (256, 16, 1, 1), (768, 16, 1, 1), (1024, 16, 1, 1), (256, 64, 1, 1), (1, 1, 1, 1)],
+    [(1, 16, 8, 2), (64, 16, 2, 3), (256, 16, 1, 2), (768, 16, 1, 2), (1024, 16, 1, 1), (256, 64, 1, 2), (1, 1, 1, 1)],
 )
 def test_defaults_fill_132_multiprocessors_evenly(pairs, topk, splits, teams):
     params = CudaBackend().default_params(Shape(pairs, 1, 32768, topk, 1, 16), torch.device("cpu"))

@@ -3,19 +3,16 @@
 #include "attend.cuh"
 
 constexpr int START_BARRIER = 1, MERGE_BARRIER = 2;
-constexpr int OCTET = 8;                       // neighbouring dims: 16 bytes in f16 or bf16
-constexpr int ROW_OCTETS = HEAD_DIM / OCTET;
-constexpr int SHARE_PITCH = HEAD_DIM * 2 + 64; // bytes of a row of f16: neighbouring rows in other banks
 
-// What a thread of a block of WARPS warps sums and stores: OCTETS times eight neighbouring dims of one row. Threads may be left over.
-template <int WARPS_>
+// What a thread of a block of WARPS warps sums and stores: OCTETS times eight neighbouring dims of one of ROWS rows. Threads may be left over.
+template <int ROWS_, int WARPS_>
 struct Piece {
-  static constexpr int WARPS = WARPS_, THREADS = WARPS * 32, ROW_THREADS = THREADS / ROWS < ROW_OCTETS ? THREADS / ROWS : ROW_OCTETS;
-  static constexpr int OCTETS = ROW_OCTETS / ROW_THREADS;
-  static constexpr int SHARES_BYTES = WARPS * ROWS * SHARE_PITCH, SUMS_BYTES = WARPS * ROWS * 8;
+  static constexpr int ROWS = ROWS_, WARPS = WARPS_, THREADS = WARPS * 32;
+  static constexpr int ROW_THREADS = THREADS / ROWS < ROW_OCTETS ? THREADS / ROWS : ROW_OCTETS, OCTETS = ROW_OCTETS / ROW_THREADS;
   int row, first;
-  uint32_t o[OCTETS][4];                       // f16 pairs
-  __device__ __forceinline__ explicit Piece(int tid) : row(tid / ROW_THREADS), first(tid % ROW_THREADS), o{} {}
+  uint32_t o[OCTETS][4];                       // f16 pairs of the normalised output
+  float lse;                                   // base-2 logarithm of the row's weight
+  __device__ __forceinline__ explicit Piece(int tid) : row(tid / ROW_THREADS), first(tid % ROW_THREADS), o{}, lse(-INFINITY) {}
   __device__ __forceinline__ bool there() const { return row < ROWS; }
   __device__ __forceinline__ int octet(int k) const { return first + ROW_THREADS * k; }
 };
@@ -37,73 +34,47 @@ __device__ __forceinline__ void store_octet(const Args& a, const Work& w, int ro
   reinterpret_cast<uint4*>(a.out + ((size_t)w.pair * a.group + row) * HEAD_DIM)[octet] = make_uint4(x[0], x[1], x[2], x[3]);
 }
 
-// Of a block's rows g and g + 8, where lane = 4 g + c: what makes this warp's acc its share of the normalised output, and the base-2
-// logarithm of the rows' weight.
-struct Totals {
-  float factor[2], lse[2];
-};
-
-// `sums`: shared memory, float2 (what P is relative to, sum) [WARPS][ROWS].
-template <int WARPS>
-__device__ __forceinline__ Totals block_totals(const Softmax& x, float2* sums, int tid) {
-  const int warp = tid >> 5, g = (tid & 31) >> 2;
-  if ((tid & 3) == 0) {
-    sums[warp * ROWS + g] = make_float2(x.m[0], x.l[0]);
-    sums[warp * ROWS + g + 8] = make_float2(x.m[1], x.l[2]);
-  }
-  bar_sync(MERGE_BARRIER, WARPS * 32);
-  Totals totals;
+// What a warp leaves for the others in shared memory: its own normalised output in `share`, and base-2 logarithms of the rows' weights in
+// `lses`, [ROWS][WARPS]. A warp that saw nothing has zeros of weight 0.
+template <int WARPS, class FORM>
+__device__ __forceinline__ void leave_share(uint8_t* share, float* lses, const Softmax<FORM>& x, int warp, int lane) {
+  const bool first_peer = (lane & (FORM::END_PEER - FORM::FIRST_PEER)) == 0;
+  float factor[2];
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    float top = -INFINITY, total = 0.f;
-#pragma unroll
-    for (int i = 0; i < WARPS; i++) top = fmaxf(top, sums[i * ROWS + g + 8 * h].x);
-#pragma unroll
-    for (int i = 0; i < WARPS; i++) {
-      const float2 sum = sums[i * ROWS + g + 8 * h];
-      total = fmaf(exp2_approx(sum.x - top), sum.y, total);
-    }
-    totals.factor[h] = exp2_approx(x.m[h] - top) * (UNPACKED_UNIT * rcp_approx(total));
-    totals.lse[h] = top + log2_approx(total);
+    factor[h] = x.sum(h) == 0.f ? 0.f : UNPACKED_UNIT * rcp_approx(x.sum(h));
+    if (first_peer) lses[FORM::row(lane, h) * WARPS + warp] = x.m[h] + log2_approx(x.sum(h));
   }
-  return totals;
+  FORM::store(share, x, factor, lane);
 }
 
-// A warp's share of the normalised output in f16, to rows of SHARE_PITCH bytes.
-__device__ __forceinline__ void store_share(uint8_t* rows, const Softmax& x, const Totals& totals, int lane) {
-  const int g = lane >> 2, c = lane & 3;
-#pragma unroll
-  for (int h = 0; h < 2; h++) {
-    uint4* row = reinterpret_cast<uint4*>(rows + (g + 8 * h) * SHARE_PITCH);
-    const float f = totals.factor[h];
-#pragma unroll
-    for (int u = 0; u < 4; u++) {
-      uint32_t y[4];
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int t = 4 * u + (i & 1) * 2, element = 2 * h + (i >> 1);   // dims 32 u + 8 c + 2 i and + 1
-        y[i] = pack_f16(x.acc[t][element] * f, x.acc[t + 1][element] * f);
-      }
-      row[u * 4 + c] = make_uint4(y[0], y[1], y[2], y[3]);
-    }
-  }
-}
-
-// The normalised output of a block. `shares`: shared memory that nobody reads any more once all warps have arrived at block_totals.
+// The piece of the sum of all shares, of which at least one has a weight; they lie `pitch` bytes apart.
 template <class P>
-__device__ __forceinline__ void merge_warps(P& piece, const Softmax& x, const Totals& totals, uint8_t* shares, int tid) {
-  store_share(shares + (tid >> 5) * ROWS * SHARE_PITCH, x, totals, tid & 31);
-  bar_sync(MERGE_BARRIER, P::THREADS);
-  if (!piece.there()) return;
+__device__ __forceinline__ void sum_shares(P& piece, uint32_t shares, int pitch, const float* lses) {
+  float weight[P::WARPS], top = -INFINITY, total = 0.f;
 #pragma unroll
-  for (int i = 0; i < P::WARPS; i++)
+  for (int i = 0; i < P::WARPS; i++) {
+    weight[i] = lses[piece.row * P::WARPS + i];
+    top = fmaxf(top, weight[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < P::WARPS; i++) {
+    weight[i] = exp2_approx(weight[i] - top);
+    total += weight[i];
+  }
+  piece.lse = top + log2_approx(total);
+  const float scale = rcp_approx(total);
+#pragma unroll
+  for (int i = 0; i < P::WARPS; i++) {
+    const uint32_t factor = pack_f16(weight[i] * scale, weight[i] * scale);
 #pragma unroll
     for (int k = 0; k < P::OCTETS; k++) {
       uint32_t y[4];
-      ld_shared(y, smem_u32(shares) + (i * ROWS + piece.row) * SHARE_PITCH + piece.octet(k) * 16);
+      ld_shared(y, shares + i * pitch + piece.row * SHARE_PITCH + piece.octet(k) * 16);
 #pragma unroll
-      for (int j = 0; j < 4; j++) piece.o[k][j] = add_f16x2(piece.o[k][j], y[j]);
+      for (int j = 0; j < 4; j++) piece.o[k][j] = fma_f16x2(factor, y[j], piece.o[k][j]);
     }
+  }
 }
 
 // The output of a block that is alone.
@@ -117,21 +88,23 @@ __device__ __forceinline__ void store_output(const Args& a, const Work& w, const
   }
 }
 
-// What the blocks of a cluster send each other: block r of C owns rows 16 r / C to 16 (r + 1) / C - 1 and combines what all of them have of
-// these. It does not overlay what a slower block still uses.
-constexpr int INBOX_BYTES = ROWS * HEAD_DIM * 2, WEIGHTS_BYTES = ROWS * 8;
+// What the blocks of a cluster send each other: block r of C owns rows ROWS r / C to ROWS (r + 1) / C - 1 and combines what all of them have
+// of these. It does not overlay what a slower block still uses.
+template <int ROWS>
 struct Inbox {
-  uint32_t shares, weights;    // shared memory: f16 [C][16 / C][128]; float2 (base-2 logarithm of the row's weight, 0) [C][16 / C]
+  static constexpr int ROWS_BITS = ROWS == 16 ? 4 : 3, SHARES_BYTES = ROWS * HEAD_DIM * 2, WEIGHTS_BYTES = ROWS * 8;
+  static_assert(1 << ROWS_BITS == ROWS && MAX_SPLITS <= ROWS);
+  uint32_t shares, weights;    // shared memory: f16 [C][ROWS / C][128]; float2 (base-2 logarithm of the row's weight, 0) [C][ROWS / C]
   uint32_t full;               // mbarrier
   int split, split_bits;
 
-  __device__ __forceinline__ int rows_bits() const { return 4 - split_bits; }
+  __device__ __forceinline__ int rows_bits() const { return ROWS_BITS - split_bits; }
   __device__ __forceinline__ int splits() const { return 1 << split_bits; }
   // One thread, before the block's cluster_arrive.
   __device__ __forceinline__ void init() const {
     mbar_init(full, 1);
     mbar_init_fence();
-    mbar_expect(full, INBOX_BYTES + WEIGHTS_BYTES);
+    mbar_expect(full, SHARES_BYTES + WEIGHTS_BYTES);
   }
   __device__ __forceinline__ int slot(int source, int row) const { return source << rows_bits() | (row & (1 << rows_bits()) - 1); }
   __device__ __forceinline__ void send_octet(int row, int octet, const uint32_t (&o)[4]) const {
@@ -146,36 +119,34 @@ struct Inbox {
   }
 };
 
-// What this block has, to the owners. `totals`: of the rows of the first warp's lanes.
+// What this block has, to the owners.
 template <class P>
-__device__ __forceinline__ void send(const Inbox& box, const P& piece, const Totals& totals, int tid) {
-  if (piece.there())
+__device__ __forceinline__ void send(const Inbox<P::ROWS>& box, const P& piece) {
+  if (!piece.there()) return;
 #pragma unroll
-    for (int k = 0; k < P::OCTETS; k++) box.send_octet(piece.row, piece.octet(k), piece.o[k]);
-  if (tid < 32 && (tid & 3) == 0)
-    for (int h = 0; h < 2; h++) box.send_weight((tid >> 2) + 8 * h, totals.lse[h]);
+  for (int k = 0; k < P::OCTETS; k++) box.send_octet(piece.row, piece.octet(k), piece.o[k]);
+  if (piece.first == 0) box.send_weight(piece.row, piece.lse);
 }
 
 // The sum over the splits, in their order, of an octet of each of this block's rows; a row that sees nothing becomes zero.
-__device__ __forceinline__ void combine(const Args& a, const Work& w, const Inbox& box, const float2* weights, float v_scale, int tid) {
+template <int ROWS>
+__device__ __forceinline__ void combine(const Args& a, const Work& w, const Inbox<ROWS>& box, const float2* weights, float v_scale, int tid) {
   const int row = tid / ROW_OCTETS, octet = tid % ROW_OCTETS, out_row = w.split << box.rows_bits() | row;
   mbar_wait(box.full, 0);
   if (row >> box.rows_bits() || out_row >= a.group) return;
-  float lse[MAX_SPLITS], top = -INFINITY, total = 0.f;
-#pragma unroll
-  for (int s = 0; s < MAX_SPLITS; s++) {
-    lse[s] = s < box.splits() ? weights[box.slot(s, row)].x : -INFINITY;
-    top = fmaxf(top, lse[s]);
+  float top = -INFINITY, total = 0.f, o[OCTET] = {};
+#pragma unroll 1
+  for (int s = 0; s < box.splits(); s++) top = fmaxf(top, weights[box.slot(s, row)].x);
+#pragma unroll 1
+  for (int s = 0; s < box.splits(); s++) {
+    const float lse = weights[box.slot(s, row)].x, weight = lse == -INFINITY ? 0.f : exp2_approx(lse - top);
+    uint32_t share[4];
+    ld_shared(share, box.shares + (box.slot(s, row) * ROW_OCTETS + octet) * 16);
+    total += weight;
+    add_octet(o, weight, share);
   }
-  float o[OCTET] = {};
-#pragma unroll
-  for (int s = 0; s < MAX_SPLITS; s++) total += lse[s] == -INFINITY ? 0.f : exp2_approx(lse[s] - top);
   const float scale = total == 0.f ? 0.f : v_scale * rcp_approx(total);
 #pragma unroll
-  for (int s = 0; s < MAX_SPLITS; s++) {                   // those that are not there count for nothing, as the first one's share
-    uint32_t share[4];
-    ld_shared(share, box.shares + (box.slot(s < box.splits() ? s : 0, row) * ROW_OCTETS + octet) * 16);
-    add_octet(o, lse[s] == -INFINITY ? 0.f : exp2_approx(lse[s] - top) * scale, share);
-  }
+  for (int i = 0; i < OCTET; i++) o[i] *= scale;
   store_octet(a, w, out_row, octet, o);
 }

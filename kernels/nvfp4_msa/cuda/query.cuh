@@ -2,51 +2,52 @@
 #pragma once
 #include "unpack.cuh"
 
-// The A operands of the scores. Lane (g, c) = (lane / 4, lane % 4): rows g and g + 8, dims 32 c to 32 c + 31, of which step 2 w + s takes
-// 32 c + 8 w + {2 s, 2 s + 4} as its k of 2 c, 2 c + 1 and {2 s + 1, 2 s + 5} as 2 c + 8, 2 c + 9: the pairs of unpack_codes.
-// They lie in shared memory, 16 bytes of each lane for each step: registers are what limits the warps of a multiprocessor.
-constexpr int QUERY_BYTES = 8 * 32 * 16;
+// The operands of the scores in shared memory: f16 [8 steps][32 lanes][ROWS / 2]. Lane (g, c) = (lane / 4, lane % 4) has rows g and, of 16,
+// g + 8, and dims 32 c to 32 c + 31, of which step 2 w + s takes 32 c + 8 w + {2 s, 2 s + 4} as its k of 2 c, 2 c + 1 and
+// {2 s + 1, 2 s + 5} as 2 c + 8, 2 c + 9: the pairs of unpack_codes. Behind them, for each row, the power of two that it was divided by.
+template <int ROWS>
+struct QueryLayout {
+  static constexpr int STEP = 32 * ROWS, POWERS = 8 * STEP, BYTES = POWERS + ROWS * 4;
+};
+
+// What a thread of a block loads: octets of rows, neighbouring threads neighbouring ones.
+template <int ROWS, int THREADS>
 struct Query {
-  uint4 x[2][4];               // rows as they are, until they are stored
-  uint32_t operands;           // shared memory: of this lane
-  float power[2];              // each row is divided by a power of two, exactly, so that it fits f16
+  using Layout = QueryLayout<ROWS>;
+  static constexpr int OCTETS = (ROWS * ROW_OCTETS + THREADS - 1) / THREADS;
+  uint4 x[OCTETS];
+  int first, octet;            // row of the first
 
   // Starts the loads.
-  __device__ __forceinline__ Query(const Args& a, const Work& w, uint32_t stored, int lane) : operands(stored + lane * 16) {
-    const int head = lane >> 2;
+  __device__ __forceinline__ Query(const Args& a, const Work& w, int tid) : first(tid / ROW_OCTETS), octet(tid % ROW_OCTETS) {
 #pragma unroll
-    for (int h = 0; h < 2; h++)
-#pragma unroll
-      for (int k = 0; k < 4; k++) {
-        const uint4* src = reinterpret_cast<const uint4*>(a.q + ((size_t)w.pair * a.group + head + 8 * h) * HEAD_DIM + (lane & 3) * 32);
-        x[h][k] = head + 8 * h < a.group ? __ldg(src + k) : make_uint4(0, 0, 0, 0);
-      }
-  }
-  // Each warp of a team stores the operands of two steps; a barrier before they are read.
-  __device__ __forceinline__ void store(int member) {
-    uint32_t operand[2][4];
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-      const uint32_t exponent = row_exponent(x[h]);
-      power[h] = __uint_as_float(exponent << 23);
-      const float inverse = __uint_as_float((254 - exponent) << 23);
-      const uint4 mine = member < 2 ? (member ? x[h][1] : x[h][0]) : (member & 1 ? x[h][3] : x[h][2]);
-      const uint32_t words[4] = {mine.x, mine.y, mine.z, mine.w};
-#pragma unroll
-      for (int i = 0; i < 4; i++) operand[i >> 1][(i & 1) * 2 + h] = pair(words[i >> 1], words[(i >> 1) + 2], i & 1, inverse);
+    for (int k = 0; k < OCTETS; k++) {
+      const uint4* src = reinterpret_cast<const uint4*>(a.q + (size_t)w.pair * a.group * HEAD_DIM) + row(k) * ROW_OCTETS + octet;
+      x[k] = row(k) < a.group ? __ldg(src) : make_uint4(0, 0, 0, 0);
     }
-#pragma unroll
-    for (int s = 0; s < 2; s++) st_shared(operands + (2 * member + s) * 512, operand[s]);
   }
-  // The exponent field of the largest element of a row, of which four lanes hold a part, within what has an inverse.
-  static __device__ __forceinline__ uint32_t row_exponent(const uint4 (&x)[4]) {
-    uint32_t top = 0;
+  __device__ __forceinline__ int row(int k) const { return first + k * (THREADS / ROW_OCTETS); }
+  // A barrier before anyone reads. Each row is divided by a power of two, exactly, so that it fits f16.
+  __device__ __forceinline__ void store(uint32_t query) const {
 #pragma unroll
-    for (int k = 0; k < 4; k++)
-      top = __vmaxu2(top, __vmaxu2(__vmaxu2(x[k].x & 0x7fff7fff, x[k].y & 0x7fff7fff), __vmaxu2(x[k].z & 0x7fff7fff, x[k].w & 0x7fff7fff)));
+    for (int k = 0; k < OCTETS; k++) {
+      if (THREADS > ROWS * ROW_OCTETS && row(k) >= ROWS) return;   // whole warps are left over
+      const uint32_t exponent = row_exponent(x[k]);
+      const float inverse = __uint_as_float((254 - exponent) << 23);
+      if (octet == 0) st_shared(query + Layout::POWERS + row(k) * 4, exponent << 23);
+      const uint32_t words[4] = {x[k].x, x[k].y, x[k].z, x[k].w}, lane = (row(k) & 7) * 4 + (octet >> 2);
+      const uint32_t to = query + (octet & 3) * 2 * Layout::STEP + lane * ROWS + (row(k) >> 3) * 4;
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        st_shared(to + (i >> 1) * Layout::STEP + (i & 1) * (ROWS / 2), pair(words[i >> 1], words[(i >> 1) + 2], i & 1, inverse));
+    }
+  }
+  // The exponent field of the largest element of a row, of which 16 lanes hold an octet, within what has an inverse.
+  static __device__ __forceinline__ uint32_t row_exponent(uint4 x) {
+    uint32_t top = __vmaxu2(__vmaxu2(x.x & 0x7fff7fff, x.y & 0x7fff7fff), __vmaxu2(x.z & 0x7fff7fff, x.w & 0x7fff7fff));
     top = max(top & 0xffff, top >> 16);
-    top = max(top, __shfl_xor_sync(~0u, top, 1));
-    top = max(top, __shfl_xor_sync(~0u, top, 2));
+#pragma unroll
+    for (int bits = 1; bits < ROW_OCTETS; bits *= 2) top = max(top, __shfl_xor_sync(~0u, top, bits));
     return min(max(top >> 7, 1u), 253u);
   }
   static __device__ __forceinline__ uint32_t pair(uint32_t first, uint32_t second, int odd, float factor) {
@@ -56,21 +57,24 @@ struct Query {
 };
 
 // What the loop multiplies by, after the barrier: from shared memory each time or, where registers are left, HELD in them.
-template <bool HELD>
+template <int ROWS, bool HELD>
 struct Operands {
-  uint32_t stored, held[HELD ? 8 : 1][4];
-  __device__ __forceinline__ explicit Operands(const Query& q) : stored(q.operands) {
+  using Layout = QueryLayout<ROWS>;
+  static constexpr int WORDS = ROWS / 4;
+  uint32_t query, stored, held[HELD ? 8 : 1][WORDS];
+  __device__ __forceinline__ Operands(uint32_t query, int lane) : query(query), stored(query + lane * ROWS) {
     if constexpr (HELD) {
 #pragma unroll
-      for (int step = 0; step < 8; step++) ld_shared(held[step], stored + step * 512);
+      for (int step = 0; step < 8; step++) ld_shared(held[step], stored + step * Layout::STEP);
     }
   }
-  __device__ __forceinline__ void load(uint32_t (&operand)[4], int step) const {
+  __device__ __forceinline__ void load(uint32_t (&operand)[WORDS], int step) const {
     if constexpr (HELD) {
 #pragma unroll
-      for (int i = 0; i < 4; i++) operand[i] = held[step][i];
+      for (int i = 0; i < WORDS; i++) operand[i] = held[step][i];
     } else {
-      ld_shared(operand, stored + step * 512);
+      ld_shared(operand, stored + step * Layout::STEP);
     }
   }
+  __device__ __forceinline__ float power(int row) const { return __uint_as_float(ld_shared_u32(query + Layout::POWERS + row * 4)); }
 };

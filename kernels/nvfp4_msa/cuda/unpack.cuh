@@ -14,6 +14,13 @@ __device__ __forceinline__ void unpack_codes(uint32_t (&f)[4], uint32_t x) {
   f[3] = odd & F16;
 }
 
+// The same, times an f16 pair of scales.
+__device__ __forceinline__ void unpack_scaled(uint32_t (&f)[4], uint32_t x, uint32_t scale) {
+  unpack_codes(f, x);
+#pragma unroll
+  for (int i = 0; i < 4; i++) f[i] = mul_f16x2(f[i], scale);
+}
+
 // A warp's V scales of one tile in f16: [16 token pairs][2 halves of a 16-byte chunk][4 chunks] f16 pairs, in an order in which neither
 // the stores nor the loads below meet in a bank.
 constexpr int WIDENED_BYTES = TILE * 8 * 2;
@@ -75,3 +82,36 @@ __device__ __forceinline__ void widen_v_scales(uint32_t dst, uint32_t src, int v
   st_shared(dst + 128, first);
   st_shared((dst ^ 32) + 256 + 128, second);
 }
+
+// What a lane reads of a tile's K: tokens 8 j + g, dims 32 c to 32 c + 31.
+struct Keys {
+  uint32_t codes[4][4], scales[4];               // scales: f16 pairs, of the first 16 dims and of the others
+  __device__ __forceinline__ Keys(uint32_t stage, const Places& at) {
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      ld_shared(codes[j], stage + at.k_codes + j * 8 * UNIT);
+      scales[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + j * 8 * 8));
+    }
+  }
+  // Dims 32 c + 8 w + i and + 4 to f[i].
+  __device__ __forceinline__ void unpack(uint32_t (&f)[4], int j, int w) const {
+    unpack_scaled(f, codes[j][w], w < 2 ? low_twice(scales[j]) : high_twice(scales[j]));
+  }
+};
+
+// What a lane reads of V of 16 tokens. A unit of the transposed ldmatrix is four dims of one token, so a register holds these of two tokens.
+struct Values {
+  uint32_t codes[2][4], scales[2][4];            // [h]: tokens 8 h + 2 c and + 1
+  __device__ __forceinline__ Values(uint32_t stage, const Places& at, int step) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      ldmatrix4_trans(codes[h], stage + at.v_codes + (2 * step + h) * 8 * UNIT);
+      ld_shared(scales[h], (h ? at.operand ^ 32 : at.operand) + step * 64);
+    }
+  }
+  // Dim 32 u + 4 g + i of the tokens to f[h][i].
+  __device__ __forceinline__ void unpack(uint32_t (&f)[2][4], int u) const {
+#pragma unroll
+    for (int h = 0; h < 2; h++) unpack_scaled(f[h], codes[h][u], scales[h][u]);
+  }
+};

@@ -1,12 +1,14 @@
 // What the NVFP4 decode kernel shares: sizes, arguments, and which pages a block works on.
 //
-// A cluster serves one (row, KV head), a block one split of its valid slots; the 16 query heads are the M of every product. Its warps form teams
-// of four, which take its pages in turn; warp w of a team takes tokens 32 w to 32 w + 31 of each. Every warp has a ring of copies, a softmax
-// and an output of its own: warps meet only at the end.
+// A cluster serves one (row, KV head), a block one split of its valid slots. Its warps form teams of four, which take its pages in turn; warp w
+// of a team takes tokens 32 w to 32 w + 31 of each. Every warp has a ring of copies, a softmax and an output of its own: warps meet only at
+// the end. Query heads are rows of the products or, where there are at most eight, columns (attend_wide.cuh, attend_narrow.cuh).
 #pragma once
 #include "ptx.cuh"
 
-constexpr int HEAD_DIM = 128, ROWS = 16;       // ROWS: query heads of a KV head, padded
+constexpr int HEAD_DIM = 128;
+constexpr int OCTET = 8;                       // neighbouring dims: 16 bytes in f16 or bf16
+constexpr int ROW_OCTETS = HEAD_DIM / OCTET;
 constexpr int PAGE = 128, TILE = 32;           // tokens; a tile is a warp's share of a page
 constexpr int TEAM = PAGE / TILE;              // warps
 constexpr int MAX_TOPK = 64, MAX_SPLITS = 8;
@@ -37,7 +39,8 @@ struct Work {
   int block[2];                // what the row lists in slots `lane` and `lane` + 32, -1 behind the last
 
   // A grid has blocks (split, KV head, row).
-  __device__ __forceinline__ Work(const Args& a, int lane) {
+  __device__ __forceinline__ Work(const Args& a, int tid) {
+    const int lane = tid & 31;
     split = (int)blockIdx.x;
     kv_head = (int)blockIdx.y;
     row = (int)blockIdx.z;
@@ -48,7 +51,13 @@ struct Work {
       const int slot = h * 32 + lane;
       block[h] = slot < a.slots ? __ldg(a.topk + ((size_t)kv_head * a.topk_rows + row) * a.slots + slot) : -1;
     }
+    if (request < a.requests) prefetch_table(a, tid);
     pos = request < a.requests ? __ldg(a.seq_lens + request) - a.q_len + (row - request * a.q_len) : -1;
+  }
+
+  // Brings the request's row of the block table, 32 entries a thread, into the L2 while the list of slots is on its way.
+  __device__ __forceinline__ void prefetch_table(const Args& a, int tid) const {
+    if (tid * 32 < a.table_stride) prefetch_l2(a.block_table + (size_t)request * a.table_stride + tid * 32);
   }
 
   // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,

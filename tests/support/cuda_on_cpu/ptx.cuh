@@ -373,10 +373,20 @@ inline uint32_t ld_shared_u16(uint32_t addr) { uint16_t x; memcpy(&x, machine::s
 inline uint32_t select_bits(uint32_t a, uint32_t b, uint32_t mask) { return (a & mask) | (b & ~mask); }
 inline uint32_t low_twice(uint32_t x) { return (x & 0xffff) * 0x10001u; }
 inline uint32_t high_twice(uint32_t x) { return (x >> 16) * 0x10001u; }
-inline uint32_t add_f16x2(uint32_t a, uint32_t b) {
-  const float2 x = unpack_f16(a), y = unpack_f16(b);
-  return pack_f16(x.x + y.x, x.y + y.y);
+inline uint32_t fma_f16x2(uint32_t a, uint32_t b, uint32_t c) {
+  const float2 x = unpack_f16(a), y = unpack_f16(b), z = unpack_f16(c);
+  return pack_f16(x.x * y.x + z.x, x.y * y.y + z.y);
 }
+inline uint32_t transpose_8x8(uint32_t x) {
+  machine::collective("movmatrix", x, [](uint32_t** lanes) {
+    uint16_t old[8][8];
+    for (int lane = 0; lane < machine::kWarp; lane++) memcpy(&old[lane / 4][lane % 4 * 2], lanes[lane], 4);
+    for (int lane = 0; lane < machine::kWarp; lane++)
+      for (int half = 0; half < 2; half++) memcpy(reinterpret_cast<uint16_t*>(lanes[lane]) + half, &old[lane % 4 * 2 + half][lane / 4], 2);
+  });
+  return x;
+}
+inline void prefetch_l2(const void*) {}
 inline void keep(uint32_t&) {}
 inline float log2_approx(float x) { return std::log2(x); }
 inline void ld_shared(uint32_t (&x)[2], uint32_t addr) { memcpy(x, machine::shared_at(addr, 8, 8), 8); }
