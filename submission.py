@@ -2734,17 +2734,31 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
                : "memory");
 }
 
-// D[64, 32] (+)= A[64, 32 bytes] B[32, 32 bytes]^T, both operands in shared memory; `accumulate` 0 starts from zero.
-__device__ __forceinline__ void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3"
-      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
-        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-      : "l"(a), "l"(b), "r"(accumulate));
+// The same for all but the last GROUPS committed groups, which made `d`.
+template <int GROUPS>
+__device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
+  asm volatile("wgmma.wait_group.sync.aligned %16;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+               : "n"(GROUPS)
+               : "memory");
 }
-// The same for e5m2 times e4m3 with A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then
-// those 16 later. They may be written again after wgmma_wait_for_registers.
+
+// D[64, 32] (+)= A[64, 32 bytes] B[32, 32 bytes]^T, both operands in shared memory, B e4m3; `accumulate` 0 starts from zero.
+#define WGMMA_M64N32K32(NAME, TYPE_OF_A)                                                                                                       \
+  __device__ __forceinline__ void NAME(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {                                               \
+    asm volatile(                                                                                                                              \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32." TYPE_OF_A ".e4m3"                              \
+        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"                                                      \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), \
+          "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])                                                                      \
+        : "l"(a), "l"(b), "r"(accumulate));                                                                                                    \
+  }
+WGMMA_M64N32K32(wgmma_e4m3, "e4m3")
+WGMMA_M64N32K32(wgmma_e5m2, "e5m2")
+#undef WGMMA_M64N32K32
+// The same with e5m2 A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then those 16 later.
+// They may be written again after wgmma_wait_for_registers.
 __device__ __forceinline__ void wgmma_e5m2(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int accumulate) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e5m2.e4m3"
@@ -3148,7 +3162,10 @@ constexpr int TILE_BYTES = KV == Kv::bf16 ? 9 * BOX : 4 * BOX + TILE * 64;
 // Accumulators of the scores: of 16 or 32 columns.
 template <Kv KV>
 constexpr int SCORES = KV == Kv::bf16 ? 8 : 16;
-constexpr int P_PITCH = (TILE + 8) * 2, P_BYTES = ROWS * P_PITCH;
+// P: 16 rows of 64 16-bit tokens, padded; for e5m2 V two e4m3 parts, see store_p.
+constexpr int P_PITCH = (TILE + 8) * 2;
+template <Kv KV>
+constexpr int P_BYTES = KV == Kv::e5m2 ? 2 * ROWS * TILE : ROWS * P_PITCH;
 // The output is rescaled only when a running maximum grows by more than 2^8: P then still fits f16.
 constexpr float LAZY = 8.f;
 
@@ -3239,11 +3256,30 @@ __device__ __forceinline__ uint32_t p_store_addr(uint32_t p, int warp, int lane)
   return p + ((lane >> 3) & 1) * 8 * P_PITCH + (lane & 7) * P_PITCH + warp * 32 + (lane >> 4) * 16;
 }
 
+// For e5m2 V, which wgmma reads: two e4m3 parts, P = hi + lo / 16, as 32 rows of 64 bytes with a 64-byte swizzle. Byte 16 w + 2 r + h of a row is
+// the token of row r + 8 h of warp w's 16 in the score product.
+__device__ __forceinline__ uint32_t narrow_store_addr(uint32_t rows, int warp, int lane) { return rows + lane * TILE + ((warp ^ (lane >> 1 & 3)) << 4); }
+
 template <Kv KV>
 __device__ __forceinline__ void store_p(uint32_t addr, const float (&p)[8]) {
   uint32_t x[4];
+  if (KV == Kv::e5m2) {
+    uint16_t hi[4], lo[4];
 #pragma unroll
-  for (int i = 0; i < 4; i++) x[i] = KV == Kv::bf16 ? pack_bf16(p[2 * i], p[2 * i + 1]) : pack_f16(p[2 * i], p[2 * i + 1]);
+    for (int i = 0; i < 4; i++) {
+      const uint32_t both = pack_f16(p[i], p[i + 4]);
+      hi[i] = f16x2_to_e4m3x2(both);
+      lo[i] = f16x2_to_e4m3x2(mul_f16x2(sub_f16x2(both, e4m3x2_to_f16x2(hi[i])), 0x4c004c00u));   // 16
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      x[i] = hi[2 * i] | (uint32_t)hi[2 * i + 1] << 16;
+      x[i + 2] = lo[2 * i] | (uint32_t)lo[2 * i + 1] << 16;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[i] = KV == Kv::bf16 ? pack_bf16(p[2 * i], p[2 * i + 1]) : pack_f16(p[2 * i], p[2 * i + 1]);
+  }
   stmatrix4_trans(addr, x[0], x[1], x[2], x[3]);
 }
 
@@ -3317,17 +3353,13 @@ __device__ __forceinline__ void clear_rows(uint32_t tile, int first, int warp, i
 
 // acc += P V for this warp's 128 dims, of 8-bit tiles (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
 // a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
-// e5m2 is the high byte of an f16 and needs no conversion.
-// `weigh(weights)` may change the A operand: rows lane / 4 (0 and 2) and lane / 4 + 8 (1 and 3).
-template <bool E5M2, class Weigh>
-__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane, Weigh&& weigh) {
+__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
   const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
   const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
 #pragma unroll
   for (int ks = 0; ks < 4; ks++) {
     uint32_t weights[4];
     ldmatrix4(weights, prow + ks * 32);
-    weigh(weights);
 #pragma unroll
     for (int c = 0; c < 8; c += 2) {
       uint32_t x[4];
@@ -3335,15 +3367,8 @@ __device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, 
 #pragma unroll
       for (int j = 0; j < 2; j++) {
         uint32_t even0, odd0, even1, odd1;
-        if (E5M2) {
-          even0 = __byte_perm(x[2 * j], 0, 0x2404);
-          odd0 = x[2 * j] & 0xff00ff00u;
-          even1 = __byte_perm(x[2 * j + 1], 0, 0x2404);
-          odd1 = x[2 * j + 1] & 0xff00ff00u;
-        } else {
-          e4m3x4_to_f16(even0, odd0, __byte_perm(x[2 * j], 0, 0x3120));
-          e4m3x4_to_f16(even1, odd1, __byte_perm(x[2 * j + 1], 0, 0x3120));
-        }
+        e4m3x4_to_f16(even0, odd0, __byte_perm(x[2 * j], 0, 0x3120));
+        e4m3x4_to_f16(even1, odd1, __byte_perm(x[2 * j + 1], 0, 0x3120));
         mma_f16(acc[2 * (c + j)], weights, even0, even1);
         mma_f16(acc[2 * (c + j) + 1], weights, odd0, odd1);
       }
@@ -3375,7 +3400,7 @@ __device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, 
   if constexpr (KV == Kv::bf16)
     tile_output16(acc, tile + warp * 2 * BOX, p, lane);
   else
-    tile_output8<false>(acc, tile + warp * BOX, p, lane, [](uint32_t (&)[4]) {});
+    tile_output8(acc, tile + warp * BOX, p, lane);
 }
 """
 
@@ -3709,7 +3734,7 @@ struct Block {
   static constexpr Kv KV = KV_;
   static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
   // Offsets in shared memory, bytes. The combine overlays the tiles.
-  static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES;
+  static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES<KV>;
   static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
   static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
@@ -3768,7 +3793,7 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
   Output o;
   x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);
   o.clear();
-  const uint32_t q_addr = tile0 + B::Q, p_addr = tile0 + B::P + wg * 2 * P_BYTES;
+  const uint32_t q_addr = tile0 + B::Q, p_addr = tile0 + B::P + wg * 2 * P_BYTES<KV>;
   float* top = reinterpret_cast<float*>(smem + B::TOP) + wg * 64;
   const int mine = __shfl_sync(~0u, (w.tiles - wg + NWG - 1) / NWG, 0);   // warp-uniform for the compiler
   float d[SCORES<KV>];
@@ -3784,13 +3809,13 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
     float s[8];
     wgmma_wait(d);
     tile_logits<KV>(s, d, x, Bases(), (w.tile0 + t) * TILE + ww * 16 + (lane >> 2), w.len);
-    tile_softmax<KV>(x, s, Bases(), p_store_addr(p_addr + (i & 1) * P_BYTES, ww, lane), top, 1 + wg, ww, lane,
+    tile_softmax<KV>(x, s, Bases(), p_store_addr(p_addr + (i & 1) * P_BYTES<KV>, ww, lane), top, 1 + wg, ww, lane,
                      [&](const float (&alpha)[4]) { scale_output(o, alpha, lane); });
   };
   auto output = [&](int i, int t) {
     const int rows = w.len - (w.tile0 + t) * TILE;
     if (rows < TILE) clear_rows<KV>(tile_at(t), rows, ww, lane);
-    tile_output<KV>(o.acc, tile_at(t), p_addr + (i & 1) * P_BYTES, ww, lane);
+    tile_output<KV>(o.acc, tile_at(t), p_addr + (i & 1) * P_BYTES<KV>, ww, lane);
     __syncwarp();
     if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);
   };
@@ -3922,33 +3947,36 @@ constexpr int PACKED_BYTES = 19984;                      // then TILE scale rows
 // grows; only tokens whose largest scale is below 2^-87 are then not rebased in full.
 constexpr int LARGEST_E8M0 = 127 + 13, SMALLEST_E8M0 = 127 - 13, SMALLEST_BASE = -100;
 
-// A stage of PACKED_BYTES: packed rows of a tile and their scales.
-struct PackedTile {
+// The packed rows and scales of a block's tiles. A tile in shared memory takes PACKED_BYTES.
+struct PackedRows {
   const uint8_t *kv, *e8m0, *e8m0_end;
-  uint32_t skipped;                                      // bytes of the stage before the first scale
-  int rows, stride;
+  uint32_t skipped;                                      // bytes before a tile's first scale: the same for all tiles
+  int stride, rows_left;
 
-  __device__ __forceinline__ PackedTile(const Args& a, const Work& w, int t)
-      : e8m0_end(a.kv_e8m0_end), rows(min(TILE, w.len - (w.tile0 + t) * TILE)), stride(a.e8m0_stride) {
-    const size_t row = (size_t)w.row0 + (w.tile0 + t) * TILE;
+  __device__ __forceinline__ PackedRows(const Args& a, const Work& w)
+      : e8m0_end(a.kv_e8m0_end), stride(a.e8m0_stride), rows_left(w.len - w.tile0 * TILE) {
+    const size_t row = (size_t)w.row0 + w.tile0 * TILE;
     kv = a.kv + row * ROW_BYTES4;
     e8m0 = a.kv_e8m0 + row * stride;
     skipped = (uint32_t)(uintptr_t)e8m0 & 15;
   }
-  // Scales are copied in units of 16 bytes, as far as those end with the tensor.
-  __device__ __forceinline__ uint32_t bulk_bytes() const {
-    const uint32_t bytes = (skipped + rows * stride + 15) & ~15u;
-    const size_t there = e8m0_end - (e8m0 - skipped);
+  __device__ __forceinline__ int rows(int t) const { return min(TILE, rows_left - t * TILE); }
+  __device__ __forceinline__ const uint8_t* scales(int t) const { return e8m0 + (int64_t)t * (TILE * stride); }
+  // Scales are copied in units of 16 bytes, as far as those end with the tensor: at the end of a sequence they may not.
+  __device__ __forceinline__ uint32_t bulk_bytes(int t) const {
+    const uint32_t bytes = (skipped + rows(t) * stride + 15) & ~15u;
+    if ((t + 1) * TILE < rows_left) return bytes;
+    const size_t there = e8m0_end - (scales(t) - skipped);
     return bytes <= there ? bytes : (uint32_t)there & ~15u;
   }
-  __device__ __forceinline__ void expect(uint32_t bar) const { mbar_expect(bar, rows * ROW_BYTES4 + bulk_bytes()); }
+  __device__ __forceinline__ void expect(int t, uint32_t bar) const { mbar_expect(bar, rows(t) * ROW_BYTES4 + bulk_bytes(t)); }
   // Comes before `expect`, whose arrival the last few scales are seen after.
-  __device__ __forceinline__ void copy(uint32_t stage, uint32_t bar) const {
-    const uint32_t bytes = bulk_bytes();
-    bulk_load(stage, kv, rows * ROW_BYTES4, bar);
-    bulk_load(stage + PACKED_ROWS, e8m0 - skipped, bytes, bar);
+  __device__ __forceinline__ void copy(int t, uint32_t stage, uint32_t bar) const {
+    const uint32_t bytes = bulk_bytes(t);
+    bulk_load(stage, kv + (int64_t)t * PACKED_ROWS, rows(t) * ROW_BYTES4, bar);
+    bulk_load(stage + PACKED_ROWS, scales(t) - skipped, bytes, bar);
 #pragma unroll 1
-    for (uint32_t i = bytes; i < skipped + rows * stride; i++) st_shared_u8(stage + PACKED_ROWS + i, __ldg(e8m0 - skipped + i));
+    for (uint32_t i = bytes; i < skipped + rows(t) * stride; i++) st_shared_u8(stage + PACKED_ROWS + i, __ldg(scales(t) - skipped + i));
   }
 };
 
@@ -3962,11 +3990,11 @@ struct TokenQuarter {
   uint32_t e[6];                                         // E8M0 over the base: of its chunks, of the rope chunks
   int base;
 
-  // Token `token` of a tile, or its last one.
-  __device__ __forceinline__ TokenQuarter(uint32_t stage, const PackedTile& tile, int token, int q) {
-    const int stored = min(token, tile.rows - 1);
+  // Token `token` of tile t, or its last one.
+  __device__ __forceinline__ TokenQuarter(uint32_t stage, const PackedRows& rows, int t, int token, int q) {
+    const int stored = min(token, rows.rows(t) - 1);
     packed = stage + stored * ROW_BYTES4 + q * CHUNK_BYTES;
-    const uint32_t scales = stage + PACKED_ROWS + tile.skipped + stored * tile.stride;
+    const uint32_t scales = stage + PACKED_ROWS + rows.skipped + stored * rows.stride;
 #pragma unroll
     for (int i = 0; i < 6; i++) e[i] = ld_shared_u8(scales + (i < 4 ? 4 * i + q : 12 + i));
     uint32_t largest = max(e[4], e[5]);
@@ -3991,31 +4019,181 @@ struct TokenQuarter {
 };
 """
 
-# >>> kernels/cuda/unpacked.cuh
-CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache. SCORING warpgroups take the tiles in turn: they copy packed rows to shared memory, unpack them to e5m2 in
-// registers, multiply those by the queries, and leave P and the 512 dims of V in shared memory. One more multiplies every tile's P by its V and
-// holds the output. Every scoring warpgroup has a running maximum of its own, which travels with P.
+# >>> kernels/cuda/hold.cuh
+CUDA_HOLD = r"""// The warpgroup that holds the output over unpacked tiles: O^T[512 dims, 16 rows] += V^T P^T by wgmma with 64 dims as its M and P split into
+// two e4m3 parts, as Q is for the scores. V^T comes from shared memory; fp8 sums are short (13 bits), so each tile's is added to the output in
+// fp32, weighed.
+//
+// V^T is [512 dims][64 tokens] in bytes, 64-byte swizzle. Its row and its columns are in an order that unpacked chunks give:
+//   row 128 g + 32 j + 8 i + 2 q + e: dim 128 g + 32 q + 8 j + 2 i + e
+//   byte: as P's, see store_p
 #pragma once
 #include "block.cuh"
+
+constexpr int V_BYTES = D_V * TILE;
+constexpr int HOLD_BARRIER = 12, SUMS_BARRIER = 13;
+
+// 64-byte-swizzled operand of 64 bytes a row.
+__device__ __forceinline__ uint64_t narrow_operand(uint32_t addr) { return pack_u64(operand_low(addr), (512u >> 4) | (2u << 30)); }
+
+// A warp's rows of V^T, this lane's being 64 b + 16 warp + 8 h + lane / 4, for output rows 8 n + 2 (lane % 4) + c.
+struct HeldOutput {
+  float acc[8][8];                                       // [b][4 n + 2 h + c]
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int b = 0; b < 8; b++)
+#pragma unroll
+      for (int i = 0; i < 8; i++) acc[b][i] = 0.f;
+  }
+  __device__ __forceinline__ void scale(const float (&factor)[4]) {   // of rows n, c at 2 n + c
+#pragma unroll
+    for (int b = 0; b < 8; b++)
+#pragma unroll
+      for (int i = 0; i < 8; i++) acc[b][i] *= factor[(i >> 2) * 2 + (i & 1)];
+  }
+  __device__ __forceinline__ void add(int g, const float (&d)[2][16], const float (&factor)[4]) {   // products of the high and the low parts
+#pragma unroll
+    for (int b = 0; b < 2; b++)
+#pragma unroll
+      for (int i = 0; i < 8; i++)
+        acc[2 * g + b][i] = fmaf(fmaf(d[b][i + 8], 0.0625f, d[b][i]), factor[(i >> 2) * 2 + (i & 1)], acc[2 * g + b][i]);
+  }
+};
+
+// Starts d = V^T[128 rows from 128 g] P^T, [hi; lo] as columns.
+__device__ __forceinline__ void start_output(float (&d)[2][16], uint64_t v, uint64_t p, int g) {
+  wgmma_fence();
+#pragma unroll
+  for (int b = 0; b < 2; b++)
+#pragma unroll
+    for (int k = 0; k < 2; k++) wgmma_e5m2(d[b], v + ((2 * g + b) * 64 * TILE + k * 32) / 16, p + k * 32 / 16, k);
+  wgmma_commit();
+}
+
+// As the combine takes it, through `scratch` in shared memory: [16][SCRATCH_PITCH] floats, then 16 maxima.
+constexpr int SCRATCH_PITCH = D_V + 4;
+__device__ __forceinline__ void regroup(Output& o, float (&reference)[2], const HeldOutput& held, const float (&maxima)[4], float* scratch, int warp,
+                                        int lane) {
+  float* top = scratch + ROWS * SCRATCH_PITCH;
+#pragma unroll
+  for (int b = 0; b < 8; b++)
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      const int row = (i >> 2) * 8 + (lane & 3) * 2 + (i & 1), v_row = 64 * b + 16 * warp + (i >> 1 & 1) * 8 + (lane >> 2);
+      scratch[row * SCRATCH_PITCH + v_row] = held.acc[b][i];
+    }
+  if (warp == 0 && lane < 4)
+#pragma unroll
+    for (int i = 0; i < 4; i++) top[(i >> 1) * 8 + lane * 2 + (i & 1)] = maxima[i];
+  bar_sync(HOLD_BARRIER, 128);
+#pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const int row = lane / 4 + 8 * k;
+    reference[k] = top[row];
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        // dims 128 warp + 16 c + 4 (lane % 4) + 2 j + {0, 1}
+        const int in_row = 16 * c + 4 * (lane & 3) + 2 * j;
+        const int v_row = warp * 128 + (in_row >> 3 & 3) * 32 + (in_row >> 1 & 3) * 8 + (in_row >> 5) * 2;
+        const float2 x = *reinterpret_cast<const float2*>(scratch + row * SCRATCH_PITCH + v_row);
+        o.acc[2 * c][2 * k + j] = x.x;
+        o.acc[2 * c + 1][2 * k + j] = x.y;
+      }
+  }
+}
+
+template <class L>
+struct Holder {
+  uint8_t* smem;
+  int warp, lane;
+  HeldOutput held;
+  float reference[4];                                    // the largest so far, of this lane's output rows
+
+  // Factors of a tile's products: its P has maxima of its own, to which the output is raised, or which weigh the products.
+  __device__ __forceinline__ void weigh(float (&factor)[4], int stage) {
+    const float* m = reinterpret_cast<const float*>(smem + L::REFERENCES) + stage * ROWS + (lane & 3) * 2;
+    float own[4], grown[4];
+    bool grew = false;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      own[i] = m[(i >> 1) * 8 + (i & 1)];
+      grown[i] = fmaxf(reference[i], own[i]);
+      grew |= grown[i] > reference[i];
+    }
+    if (__any_sync(~0u, grew)) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        factor[i] = part_weight(reference[i], grown[i]);
+        reference[i] = grown[i];
+      }
+      held.scale(factor);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) factor[i] = part_weight(own[i], reference[i]);
+  }
+
+  __device__ __forceinline__ void run(const Args& a, const Work& w) {
+    const uint32_t smem0 = smem_u32(smem);
+    const int tiles = __shfl_sync(~0u, w.tiles, 0);      // warp-uniform for the compiler
+    held.clear();
+#pragma unroll
+    for (int i = 0; i < 4; i++) reference[i] = -INFINITY;
+#pragma unroll 1
+    for (int t = 0, stage = 0, phase = 0; t < tiles; t++) {
+      mbar_wait(L::full(smem0, stage), phase);
+      const uint64_t v = narrow_operand(smem0 + stage * V_BYTES), p = narrow_operand(smem0 + L::P + stage * P_BYTES<Kv::e5m2>);
+      float d[2][2][16], factor[4];
+      start_output(d[0], v, p, 0);
+      start_output(d[1], v, p, 1);
+      weigh(factor, stage);
+#pragma unroll
+      for (int g = 0; g < 4; g++) {
+        for (auto& part : d[g & 1]) g < 3 ? wgmma_wait<1>(part) : wgmma_wait<0>(part);
+        if (g == 3 && lane == 0) mbar_arrive(L::empty(smem0, stage));
+        held.add(g, d[g & 1], factor);
+        if (g < 2) start_output(d[g & 1], v, p, g + 2);
+      }
+      if (++stage == L::SCORING) {
+        stage = 0;
+        phase ^= 1;
+      }
+    }
+    bar_sync(SUMS_BARRIER, L::THREADS);
+    Output o;
+    float maxima[2];
+    regroup(o, maxima, held, reference, reinterpret_cast<float*>(smem + L::SCRATCH), warp, lane);
+    combine<Kv::e5m2, 1, L::SCORING>(a, w, L::exchange(smem), o, maxima, 1.f, 0, warp, lane);
+  }
+};
+"""
+
+# >>> kernels/cuda/unpacked.cuh
+CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache. SCORING warpgroups take the tiles in turn: they copy packed rows to shared memory, unpack them to e5m2 in
+// registers, multiply those by the queries, and leave P and V^T in shared memory. One more multiplies every tile's V^T by its P and holds the
+// output. Every scoring warpgroup has a running maximum of its own, which travels with P.
+#pragma once
+#include "hold.cuh"
 #include "unpack.cuh"
 
-constexpr int V_BYTES = 4 * BOX, SUMS_BARRIER = 13;
-
-// STAGES of P and V; PACKED: packed tiles. A place for packed tiles belongs to warpgroups in turn, but parity waits are only right one phase
-// behind: every warpgroup has a barrier of its own for each place.
-template <int SCORING, int STAGES, int PACKED_>
-struct Unpacked : Block<Kv::e5m2, SCORING, 1, STAGES, V_BYTES, STAGES, (SCORING + 1) * 128> {
+// Every scoring warpgroup has a stage of P and V. PACKED: packed tiles. A place for packed tiles belongs to warpgroups in turn, but parity waits
+// are only right one phase behind: every warpgroup has a barrier of its own for each place.
+template <int SCORING, int PACKED_>
+struct Unpacked : Block<Kv::e5m2, SCORING, 1, SCORING, V_BYTES, SCORING, (SCORING + 1) * 128> {
   static constexpr int PACKED = PACKED_, PACKED_SLOTS = PACKED * SCORING, REFERENCES = (Unpacked::END + 15) & ~15;
-  static constexpr int PACKED_AT = REFERENCES + STAGES * ROWS * 4, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES, SMEM = PACKED_FULL + PACKED_SLOTS * 8;
+  static constexpr int SCRATCH = (Unpacked::INBOX + INBOX_BYTES + 15) & ~15;
+  static constexpr int PACKED_AT = REFERENCES + SCORING * ROWS * 4, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES;
+  static constexpr int SMEM = PACKED_FULL + PACKED_SLOTS * 8;
+  static constexpr int SCORER_REGISTERS = 112, HOLDER_REGISTERS = 176;         // of 128 each at first
+  static_assert(SCORER_REGISTERS * SCORING + HOLDER_REGISTERS <= 128 * (SCORING + 1));
   static_assert(PACKED_FULL % 8 == 0 && SMEM <= 232448);
-  static_assert(STAGES % SCORING == 0, "a scoring warpgroup waits for what it filled itself");
+  static_assert(SCRATCH + (ROWS * SCRATCH_PITCH + ROWS) * 4 <= SCORING * V_BYTES);
+  static_assert(PACKED > SCORING, "Place::next takes at most one turn off");
 
-  static __device__ __forceinline__ uint32_t full(uint32_t smem0, int t) { return smem0 + Unpacked::FULL + (uint32_t)t % STAGES * 8; }
-  static __device__ __forceinline__ uint32_t empty(uint32_t smem0, int t) { return smem0 + Unpacked::EMPTY + (uint32_t)t % STAGES * 8; }
-  static __device__ __forceinline__ int parity(int t) { return (uint32_t)t / STAGES & 1; }
-  static __device__ __forceinline__ uint32_t packed_at(uint32_t smem0, int t) { return smem0 + PACKED_AT + (uint32_t)t % PACKED * PACKED_BYTES; }
-  static __device__ __forceinline__ uint32_t packed_full(uint32_t smem0, int t) { return smem0 + PACKED_FULL + (uint32_t)t % PACKED_SLOTS * 8; }
-  static __device__ __forceinline__ int packed_parity(int t) { return (uint32_t)t / PACKED_SLOTS & 1; }
+  static __device__ __forceinline__ uint32_t full(uint32_t smem0, int wg) { return smem0 + Unpacked::FULL + wg * 8; }
+  static __device__ __forceinline__ uint32_t empty(uint32_t smem0, int wg) { return smem0 + Unpacked::EMPTY + wg * 8; }
 
   // One thread, before anything else.
   static __device__ __forceinline__ void init_packed(uint32_t smem0) {
@@ -4024,28 +4202,41 @@ struct Unpacked : Block<Kv::e5m2, SCORING, 1, STAGES, V_BYTES, STAGES, (SCORING 
   }
 };
 
-// The copies of packed tiles, by one thread.
+// Where the packed tile of a scoring warpgroup's turn lies: tile t is in place t % PACKED, and its barrier's number is t % PACKED_SLOTS.
 template <class L>
-struct Loader {
-  const Args& a;
-  Work& w;
-  uint32_t smem0;
+struct Place {
+  uint32_t place, barrier, phase = 0;
 
-  // To a stage that is free.
-  __device__ __forceinline__ void load(int t) const {
-    if (t >= w.tiles) return;
-    const PackedTile tile(a, w, t);
-    tile.copy(L::packed_at(smem0, t), L::packed_full(smem0, t));
-    tile.expect(L::packed_full(smem0, t));
+  __device__ __forceinline__ explicit Place(int t) : place(t % L::PACKED), barrier(t % L::PACKED_SLOTS) {}
+  __device__ __forceinline__ void next() {               // SCORING tiles on
+    place += place < L::PACKED - L::SCORING ? L::SCORING : L::SCORING - L::PACKED;
+    phase ^= barrier >= L::PACKED_SLOTS - L::SCORING;
+    barrier += barrier < L::PACKED_SLOTS - L::SCORING ? L::SCORING : L::SCORING - L::PACKED_SLOTS;
   }
-  __device__ __forceinline__ void start() const {
-    auto full = [&](int t) { return L::packed_full(smem0, t); };
-    start_copies(
-        a, w, a.uniform_len, L::SCORING, L::PACKED,
-        [&](const Work& work, int t) { PackedTile(a, work, t).copy(L::packed_at(smem0, t), full(t)); },
-        [&](const Work& work, int t) { PackedTile(a, work, t).expect(full(t)); }, full, [&](int t) { load(t); });
+  __device__ __forceinline__ Place reused() const {      // PACKED tiles on: another warpgroup's
+    Place other(*this);
+    other.barrier += barrier < L::PACKED_SLOTS - L::PACKED ? L::PACKED : L::PACKED - L::PACKED_SLOTS;
+    return other;
   }
+  __device__ __forceinline__ uint32_t tile(uint32_t smem0) const { return smem0 + L::PACKED_AT + place * PACKED_BYTES; }
+  __device__ __forceinline__ uint32_t full(uint32_t smem0) const { return smem0 + L::PACKED_FULL + barrier * 8; }
 };
+
+// One thread copies a packed tile to a place that is free.
+template <class L>
+__device__ __forceinline__ void load_packed(const PackedRows& rows, int t, const Place<L>& at, uint32_t smem0) {
+  rows.copy(t, at.tile(smem0), at.full(smem0));
+  rows.expect(t, at.full(smem0));
+}
+// The first ones.
+template <class L>
+__device__ __forceinline__ void start_packed(const Args& a, Work& w, uint32_t smem0) {
+  auto full = [&](int t) { return Place<L>(t).full(smem0); };
+  start_copies(
+      a, w, a.uniform_len, L::SCORING, L::PACKED, [&](const Work& work, int t) { PackedRows(a, work).copy(t, Place<L>(t).tile(smem0), full(t)); },
+      [&](const Work& work, int t) { PackedRows(a, work).expect(t, full(t)); }, full,
+      [&](int t) { load_packed<L>(PackedRows(a, w), t, Place<L>(t), smem0); });
+}
 
 template <class L>
 struct Scorer {
@@ -4055,11 +4246,8 @@ struct Scorer {
   int wg, warp, lane;
 
   // One chunk of each of this lane's two tokens, of dims 128 group .., as the operand of four products.
-  __device__ __forceinline__ void score_group(float (&d)[16], uint32_t (&operand)[4][4], const TokenQuarter& low, const TokenQuarter& high, int group,
-                                              uint32_t q_low) const {
-    uint32_t x[4], y[4];
-    low.load(x, group);
-    high.load(y, group);
+  __device__ __forceinline__ void score_group(float (&d)[16], uint32_t (&operand)[4][4], const TokenQuarter& low, const TokenQuarter& high,
+                                              const uint32_t (&x)[4], const uint32_t (&y)[4], int group, uint32_t q_low) const {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       low.unpack(operand[j][0], operand[j][2], x[j], group);
@@ -4083,36 +4271,45 @@ struct Scorer {
     for (int j = 0; j < 2; j++) wgmma_e5m2(d, operand[j], pack_u64(q_low + (4 * Q_BOX + j * 32) / 16, (512u >> 4) | (2u << 30)), 1);
     wgmma_commit();
   }
-  // V is swizzled like a tile that the copy engine writes.
-  __device__ __forceinline__ void store_group(uint32_t v, const uint32_t (&operand)[4][4], int group, int q, int row) const {
+  // To V^T, whose row `lane` of the first 32 has this warp's 16 bytes at `v`.
+  __device__ __forceinline__ void store_group(uint32_t v, const uint32_t (&operand)[4][4], int group) const {
 #pragma unroll
-    for (int half = 0; half < 2; half++)
-#pragma unroll
-      for (int k = 0; k < 2; k++) {
-        const uint32_t dims[4] = {operand[2 * k][half], operand[2 * k][half + 2], operand[2 * k + 1][half], operand[2 * k + 1][half + 2]};
-        st_shared(v + group * BOX + (row + half * 8) * 128 + (((2 * q + k) ^ (row & 7)) << 4), dims);
-      }
+    for (int j = 0; j < 4; j++) {
+      const uint32_t(&x)[4] = operand[j];
+      stmatrix4_trans(v + (group * 4 + j) * 32 * TILE, pick_bytes(x[0], x[1], 0x5140), pick_bytes(x[0], x[1], 0x7362),
+                      pick_bytes(x[2], x[3], 0x5140), pick_bytes(x[2], x[3], 0x7362));
+    }
   }
 
   __device__ __forceinline__ void run() const {
     const uint32_t smem0 = smem_u32(smem), q_low = operand_low(smem0 + L::Q);
-    const int row = warp * 16 + (lane >> 2), q = lane & 3, token = warp * 16 + token_of_row(lane >> 2);
+    const int q = lane & 3, token = warp * 16 + token_of_row(lane >> 2);
     float* top = reinterpret_cast<float*>(smem + L::TOP) + wg * 64;
     Softmax softmax;
     softmax.init(reinterpret_cast<const float*>(smem + L::ROW_SCALE), a.sm_scale, lane);
+    const uint32_t v = narrow_store_addr(smem0 + wg * V_BYTES, warp, lane);
+    const uint32_t p = narrow_store_addr(smem0 + L::P + wg * P_BYTES<Kv::e5m2>, warp, lane);
+    float* references = reinterpret_cast<float*>(smem + L::REFERENCES) + wg * ROWS;
+    const PackedRows rows(a, w);
+    Place<L> at(wg);
+    uint32_t turn = 0;
 #pragma unroll 1
-    for (int t = wg; t < w.tiles; t += L::SCORING) {
-      const uint32_t stage = (uint32_t)t % L::STAGES, v = smem0 + stage * V_BYTES;
-      const PackedTile tile(a, w, t);
-      mbar_wait(L::packed_full(smem0, t), L::packed_parity(t));
-      const TokenQuarter low(L::packed_at(smem0, t), tile, token, q), high(L::packed_at(smem0, t), tile, token + 8, q);
+    for (int t = wg; t < w.tiles; t += L::SCORING, turn++, at.next()) {
+      mbar_wait(at.full(smem0), at.phase);
+      const TokenQuarter low(at.tile(smem0), rows, t, token, q), high(at.tile(smem0), rows, t, token + 8, q);
       float d[16];
-      uint32_t operand[4][4], rope[2][4];
+      uint32_t operand[4][4], rope[2][4], x[4], y[4];
+      low.load(x, 0);
+      high.load(y, 0);
 #pragma unroll
       for (int group = 0; group < 4; group++) {
-        score_group(d, operand, low, high, group, q_low);
-        if (group == 0 && t >= L::STAGES) mbar_wait(L::empty(smem0, t - L::STAGES), L::parity(t - L::STAGES));
-        store_group(v, operand, group, q, row);
+        score_group(d, operand, low, high, x, y, group, q_low);
+        if (group < 3) {
+          low.load(x, group + 1);
+          high.load(y, group + 1);
+        }
+        if (group == 0 && turn > 0) mbar_wait(L::empty(smem0, wg), (turn - 1) & 1);
+        store_group(v, operand, group);
         if (group < 3) wgmma_wait_for_registers<0>();
       }
       score_rope(d, rope, low, high, q, q_low);
@@ -4122,52 +4319,20 @@ struct Scorer {
       float s[8];
       wgmma_wait(d);
       tile_logits<Kv::e5m2>(s, d, softmax, bases, (w.tile0 + t) * TILE + token, w.len);
-      tile_softmax<Kv::e5m2>(softmax, s, bases, p_store_addr(smem0 + L::P + stage * P_BYTES, warp, lane), top, 1 + wg, warp, lane, [](const float (&)[4]) {});
+      tile_softmax<Kv::e5m2>(softmax, s, bases, p, top, 1 + wg, warp, lane, [](const float (&)[4]) {});
       if (warp == 0 && lane < 4)
 #pragma unroll
-        for (int i = 0; i < 4; i++) reinterpret_cast<float*>(smem + L::REFERENCES)[stage * ROWS + (i >> 1) * 8 + lane * 2 + (i & 1)] = softmax.m[i];
+        for (int i = 0; i < 4; i++) references[(i >> 1) * 8 + lane * 2 + (i & 1)] = softmax.m[i];
+      fence_async_proxy();
       __syncwarp();
-      if (lane == 0) mbar_arrive(L::full(smem0, t));
-      if (warp == 0 && lane == 0) Loader<L>{a, w, smem0}.load(t + L::PACKED);   // the softmax's barrier: all four warps have read their rows
+      if (lane == 0) mbar_arrive(L::full(smem0, wg));
+      // The softmax's barrier has said that all four warps have read their packed rows.
+      if (warp == 0 && lane == 0 && t + L::PACKED < w.tiles) load_packed<L>(rows, t + L::PACKED, at.reused(), smem0);
     }
     reduce_sums(L::exchange(smem), softmax, wg, warp, lane);
     bar_sync(SUMS_BARRIER, L::THREADS);
   }
 };
-
-// The warpgroup that holds the output.
-template <class L>
-__device__ __forceinline__ void hold_output(const Args& a, const Work& w, uint8_t* smem, int warp, int lane) {
-  const uint32_t smem0 = smem_u32(smem);
-  const float* references = reinterpret_cast<const float*>(smem + L::REFERENCES) + (lane >> 2);
-  float reference[2] = {-INFINITY, -INFINITY};           // the largest so far, of rows lane / 4 and lane / 4 + 8
-  Output o;
-  o.clear();
-#pragma unroll 1
-  for (int t = 0; t < w.tiles; t++) {
-    const uint32_t stage = (uint32_t)t % L::STAGES;
-    mbar_wait(L::full(smem0, t), L::parity(t));
-    const float m[2] = {references[stage * ROWS], references[stage * ROWS + 8]};
-    if (__any_sync(~0u, m[0] > reference[0] || m[1] > reference[1])) {
-      const float grown[2] = {fmaxf(m[0], reference[0]), fmaxf(m[1], reference[1])};
-      o.scale(part_weight(reference[0], grown[0]), part_weight(reference[1], grown[1]));
-      reference[0] = grown[0];
-      reference[1] = grown[1];
-    }
-    const float low = part_weight(m[0], reference[0]), high = part_weight(m[1], reference[1]);
-    const uint32_t lows = pack_f16(low, low), highs = pack_f16(high, high);
-    tile_output8<true>(o.acc, smem0 + stage * V_BYTES + warp * BOX, smem0 + L::P + stage * P_BYTES, lane, [&](uint32_t(&weights)[4]) {
-      weights[0] = mul_f16x2(weights[0], lows);
-      weights[1] = mul_f16x2(weights[1], highs);
-      weights[2] = mul_f16x2(weights[2], lows);
-      weights[3] = mul_f16x2(weights[3], highs);
-    });
-    __syncwarp();
-    if (lane == 0) mbar_arrive(L::empty(smem0, t));
-  }
-  bar_sync(SUMS_BARRIER, L::THREADS);
-  combine<Kv::e5m2, 1, L::SCORING>(a, w, L::exchange(smem), o, reference, 1.f, 0, warp, lane);
-}
 
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_constant__ Args a) {
@@ -4175,13 +4340,13 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_const
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
   Work w(a);
   if (wg < L::SCORING) {
+    give_registers<L::SCORER_REGISTERS>();
     prepare_queries<L>(a, w, smem, warp, lane);
     Scorer<L>{a, w, smem, wg, warp & 3, lane}.run();
   } else {
     if (warp == L::SCORING * 4 && lane == 0) {
-      const Loader<L> loader{a, w, smem_u32(smem)};
-      L::init_packed(loader.smem0);
-      loader.start();
+      L::init_packed(smem_u32(smem));
+      start_packed<L>(a, w, smem_u32(smem));
       L::init_barriers(a, smem, 4);
     } else {
       w.find_tiles(a);
@@ -4189,7 +4354,8 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_const
     __syncwarp();
     cluster_arrive();
     bar_sync(START_BARRIER, L::THREADS);
-    hold_output<L>(a, w, smem, warp & 3, lane);
+    take_registers<L::HOLDER_REGISTERS>();
+    Holder<L>{smem, warp & 3, lane}.run(a, w);
   }
 }
 """
@@ -4205,7 +4371,7 @@ using Narrow = Direct<Kv::e4m3, 1, 2, 2, false>;       // 1: one warpgroup and t
 using Paged = Direct<Kv::e4m3, 2, 5, 1, true>;         // 2
 using Bf16 = Direct<Kv::bf16, 2, 2, 1, false>;         // 3
 using Bf16Paged = Direct<Kv::bf16, 2, 2, 1, true>;     // 4
-using Mxfp4 = Unpacked<3, 3, 5>;                       // 5
+using Mxfp4 = Unpacked<3, 5>;                          // 5
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
 template <class F>
@@ -4400,6 +4566,7 @@ import torch
 #     CUDA_COMBINE,
 #     CUDA_DECODE,
 #     CUDA_DIRECT,
+#     CUDA_HOLD,
 #     CUDA_LAUNCH,
 #     CUDA_PTX,
 #     CUDA_QUERY,
@@ -4420,6 +4587,7 @@ CUDA_SOURCES = {
     "block.cuh": CUDA_BLOCK,
     "direct.cuh": CUDA_DIRECT,
     "unpack.cuh": CUDA_UNPACK,
+    "hold.cuh": CUDA_HOLD,
     "unpacked.cuh": CUDA_UNPACKED,
     "variants.cuh": CUDA_VARIANTS,
     "launch.cu": CUDA_LAUNCH,

@@ -9,7 +9,10 @@ constexpr int TILE_BYTES = KV == Kv::bf16 ? 9 * BOX : 4 * BOX + TILE * 64;
 // Accumulators of the scores: of 16 or 32 columns.
 template <Kv KV>
 constexpr int SCORES = KV == Kv::bf16 ? 8 : 16;
-constexpr int P_PITCH = (TILE + 8) * 2, P_BYTES = ROWS * P_PITCH;
+// P: 16 rows of 64 16-bit tokens, padded; for e5m2 V two e4m3 parts, see store_p.
+constexpr int P_PITCH = (TILE + 8) * 2;
+template <Kv KV>
+constexpr int P_BYTES = KV == Kv::e5m2 ? 2 * ROWS * TILE : ROWS * P_PITCH;
 // The output is rescaled only when a running maximum grows by more than 2^8: P then still fits f16.
 constexpr float LAZY = 8.f;
 
@@ -100,11 +103,30 @@ __device__ __forceinline__ uint32_t p_store_addr(uint32_t p, int warp, int lane)
   return p + ((lane >> 3) & 1) * 8 * P_PITCH + (lane & 7) * P_PITCH + warp * 32 + (lane >> 4) * 16;
 }
 
+// For e5m2 V, which wgmma reads: two e4m3 parts, P = hi + lo / 16, as 32 rows of 64 bytes with a 64-byte swizzle. Byte 16 w + 2 r + h of a row is
+// the token of row r + 8 h of warp w's 16 in the score product.
+__device__ __forceinline__ uint32_t narrow_store_addr(uint32_t rows, int warp, int lane) { return rows + lane * TILE + ((warp ^ (lane >> 1 & 3)) << 4); }
+
 template <Kv KV>
 __device__ __forceinline__ void store_p(uint32_t addr, const float (&p)[8]) {
   uint32_t x[4];
+  if (KV == Kv::e5m2) {
+    uint16_t hi[4], lo[4];
 #pragma unroll
-  for (int i = 0; i < 4; i++) x[i] = KV == Kv::bf16 ? pack_bf16(p[2 * i], p[2 * i + 1]) : pack_f16(p[2 * i], p[2 * i + 1]);
+    for (int i = 0; i < 4; i++) {
+      const uint32_t both = pack_f16(p[i], p[i + 4]);
+      hi[i] = f16x2_to_e4m3x2(both);
+      lo[i] = f16x2_to_e4m3x2(mul_f16x2(sub_f16x2(both, e4m3x2_to_f16x2(hi[i])), 0x4c004c00u));   // 16
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      x[i] = hi[2 * i] | (uint32_t)hi[2 * i + 1] << 16;
+      x[i + 2] = lo[2 * i] | (uint32_t)lo[2 * i + 1] << 16;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[i] = KV == Kv::bf16 ? pack_bf16(p[2 * i], p[2 * i + 1]) : pack_f16(p[2 * i], p[2 * i + 1]);
+  }
   stmatrix4_trans(addr, x[0], x[1], x[2], x[3]);
 }
 
@@ -178,17 +200,13 @@ __device__ __forceinline__ void clear_rows(uint32_t tile, int first, int warp, i
 
 // acc += P V for this warp's 128 dims, of 8-bit tiles (one box). A transposed ldmatrix unit is two dims of one token; the even and the odd dims of
 // a token pair become the B operands of two mma tiles: acc[2 c + odd] holds dims 16 c + 4 (lane % 4) + 2 j + odd for j = 0, 1.
-// e5m2 is the high byte of an f16 and needs no conversion.
-// `weigh(weights)` may change the A operand: rows lane / 4 (0 and 2) and lane / 4 + 8 (1 and 3).
-template <bool E5M2, class Weigh>
-__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane, Weigh&& weigh) {
+__device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, uint32_t p, int lane) {
   const int row = ((lane >> 3) & 1) * 8 + (lane & 7);
   const uint32_t prow = p + row * P_PITCH + (lane >> 4) * 16, vrow = box + row * 128, chunk = ((lane >> 4) ^ (lane & 7)) << 4;
 #pragma unroll
   for (int ks = 0; ks < 4; ks++) {
     uint32_t weights[4];
     ldmatrix4(weights, prow + ks * 32);
-    weigh(weights);
 #pragma unroll
     for (int c = 0; c < 8; c += 2) {
       uint32_t x[4];
@@ -196,15 +214,8 @@ __device__ __forceinline__ void tile_output8(float (&acc)[16][4], uint32_t box, 
 #pragma unroll
       for (int j = 0; j < 2; j++) {
         uint32_t even0, odd0, even1, odd1;
-        if (E5M2) {
-          even0 = __byte_perm(x[2 * j], 0, 0x2404);
-          odd0 = x[2 * j] & 0xff00ff00u;
-          even1 = __byte_perm(x[2 * j + 1], 0, 0x2404);
-          odd1 = x[2 * j + 1] & 0xff00ff00u;
-        } else {
-          e4m3x4_to_f16(even0, odd0, __byte_perm(x[2 * j], 0, 0x3120));
-          e4m3x4_to_f16(even1, odd1, __byte_perm(x[2 * j + 1], 0, 0x3120));
-        }
+        e4m3x4_to_f16(even0, odd0, __byte_perm(x[2 * j], 0, 0x3120));
+        e4m3x4_to_f16(even1, odd1, __byte_perm(x[2 * j + 1], 0, 0x3120));
         mma_f16(acc[2 * (c + j)], weights, even0, even1);
         mma_f16(acc[2 * (c + j) + 1], weights, odd0, odd1);
       }
@@ -236,5 +247,5 @@ __device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, 
   if constexpr (KV == Kv::bf16)
     tile_output16(acc, tile + warp * 2 * BOX, p, lane);
   else
-    tile_output8<false>(acc, tile + warp * BOX, p, lane, [](uint32_t (&)[4]) {});
+    tile_output8(acc, tile + warp * BOX, p, lane);
 }

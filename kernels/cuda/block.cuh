@@ -11,7 +11,7 @@ struct Block {
   static constexpr Kv KV = KV_;
   static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
   // Offsets in shared memory, bytes. The combine overlays the tiles.
-  static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES;
+  static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES<KV>;
   static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
   static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
@@ -70,7 +70,7 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
   Output o;
   x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);
   o.clear();
-  const uint32_t q_addr = tile0 + B::Q, p_addr = tile0 + B::P + wg * 2 * P_BYTES;
+  const uint32_t q_addr = tile0 + B::Q, p_addr = tile0 + B::P + wg * 2 * P_BYTES<KV>;
   float* top = reinterpret_cast<float*>(smem + B::TOP) + wg * 64;
   const int mine = __shfl_sync(~0u, (w.tiles - wg + NWG - 1) / NWG, 0);   // warp-uniform for the compiler
   float d[SCORES<KV>];
@@ -86,13 +86,13 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
     float s[8];
     wgmma_wait(d);
     tile_logits<KV>(s, d, x, Bases(), (w.tile0 + t) * TILE + ww * 16 + (lane >> 2), w.len);
-    tile_softmax<KV>(x, s, Bases(), p_store_addr(p_addr + (i & 1) * P_BYTES, ww, lane), top, 1 + wg, ww, lane,
+    tile_softmax<KV>(x, s, Bases(), p_store_addr(p_addr + (i & 1) * P_BYTES<KV>, ww, lane), top, 1 + wg, ww, lane,
                      [&](const float (&alpha)[4]) { scale_output(o, alpha, lane); });
   };
   auto output = [&](int i, int t) {
     const int rows = w.len - (w.tile0 + t) * TILE;
     if (rows < TILE) clear_rows<KV>(tile_at(t), rows, ww, lane);
-    tile_output<KV>(o.acc, tile_at(t), p_addr + (i & 1) * P_BYTES, ww, lane);
+    tile_output<KV>(o.acc, tile_at(t), p_addr + (i & 1) * P_BYTES<KV>, ww, lane);
     __syncwarp();
     if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);
   };

@@ -20,33 +20,36 @@ constexpr int PACKED_BYTES = 19984;                      // then TILE scale rows
 // grows; only tokens whose largest scale is below 2^-87 are then not rebased in full.
 constexpr int LARGEST_E8M0 = 127 + 13, SMALLEST_E8M0 = 127 - 13, SMALLEST_BASE = -100;
 
-// A stage of PACKED_BYTES: packed rows of a tile and their scales.
-struct PackedTile {
+// The packed rows and scales of a block's tiles. A tile in shared memory takes PACKED_BYTES.
+struct PackedRows {
   const uint8_t *kv, *e8m0, *e8m0_end;
-  uint32_t skipped;                                      // bytes of the stage before the first scale
-  int rows, stride;
+  uint32_t skipped;                                      // bytes before a tile's first scale: the same for all tiles
+  int stride, rows_left;
 
-  __device__ __forceinline__ PackedTile(const Args& a, const Work& w, int t)
-      : e8m0_end(a.kv_e8m0_end), rows(min(TILE, w.len - (w.tile0 + t) * TILE)), stride(a.e8m0_stride) {
-    const size_t row = (size_t)w.row0 + (w.tile0 + t) * TILE;
+  __device__ __forceinline__ PackedRows(const Args& a, const Work& w)
+      : e8m0_end(a.kv_e8m0_end), stride(a.e8m0_stride), rows_left(w.len - w.tile0 * TILE) {
+    const size_t row = (size_t)w.row0 + w.tile0 * TILE;
     kv = a.kv + row * ROW_BYTES4;
     e8m0 = a.kv_e8m0 + row * stride;
     skipped = (uint32_t)(uintptr_t)e8m0 & 15;
   }
-  // Scales are copied in units of 16 bytes, as far as those end with the tensor.
-  __device__ __forceinline__ uint32_t bulk_bytes() const {
-    const uint32_t bytes = (skipped + rows * stride + 15) & ~15u;
-    const size_t there = e8m0_end - (e8m0 - skipped);
+  __device__ __forceinline__ int rows(int t) const { return min(TILE, rows_left - t * TILE); }
+  __device__ __forceinline__ const uint8_t* scales(int t) const { return e8m0 + (int64_t)t * (TILE * stride); }
+  // Scales are copied in units of 16 bytes, as far as those end with the tensor: at the end of a sequence they may not.
+  __device__ __forceinline__ uint32_t bulk_bytes(int t) const {
+    const uint32_t bytes = (skipped + rows(t) * stride + 15) & ~15u;
+    if ((t + 1) * TILE < rows_left) return bytes;
+    const size_t there = e8m0_end - (scales(t) - skipped);
     return bytes <= there ? bytes : (uint32_t)there & ~15u;
   }
-  __device__ __forceinline__ void expect(uint32_t bar) const { mbar_expect(bar, rows * ROW_BYTES4 + bulk_bytes()); }
+  __device__ __forceinline__ void expect(int t, uint32_t bar) const { mbar_expect(bar, rows(t) * ROW_BYTES4 + bulk_bytes(t)); }
   // Comes before `expect`, whose arrival the last few scales are seen after.
-  __device__ __forceinline__ void copy(uint32_t stage, uint32_t bar) const {
-    const uint32_t bytes = bulk_bytes();
-    bulk_load(stage, kv, rows * ROW_BYTES4, bar);
-    bulk_load(stage + PACKED_ROWS, e8m0 - skipped, bytes, bar);
+  __device__ __forceinline__ void copy(int t, uint32_t stage, uint32_t bar) const {
+    const uint32_t bytes = bulk_bytes(t);
+    bulk_load(stage, kv + (int64_t)t * PACKED_ROWS, rows(t) * ROW_BYTES4, bar);
+    bulk_load(stage + PACKED_ROWS, scales(t) - skipped, bytes, bar);
 #pragma unroll 1
-    for (uint32_t i = bytes; i < skipped + rows * stride; i++) st_shared_u8(stage + PACKED_ROWS + i, __ldg(e8m0 - skipped + i));
+    for (uint32_t i = bytes; i < skipped + rows(t) * stride; i++) st_shared_u8(stage + PACKED_ROWS + i, __ldg(scales(t) - skipped + i));
   }
 };
 
@@ -60,11 +63,11 @@ struct TokenQuarter {
   uint32_t e[6];                                         // E8M0 over the base: of its chunks, of the rope chunks
   int base;
 
-  // Token `token` of a tile, or its last one.
-  __device__ __forceinline__ TokenQuarter(uint32_t stage, const PackedTile& tile, int token, int q) {
-    const int stored = min(token, tile.rows - 1);
+  // Token `token` of tile t, or its last one.
+  __device__ __forceinline__ TokenQuarter(uint32_t stage, const PackedRows& rows, int t, int token, int q) {
+    const int stored = min(token, rows.rows(t) - 1);
     packed = stage + stored * ROW_BYTES4 + q * CHUNK_BYTES;
-    const uint32_t scales = stage + PACKED_ROWS + tile.skipped + stored * tile.stride;
+    const uint32_t scales = stage + PACKED_ROWS + rows.skipped + stored * rows.stride;
 #pragma unroll
     for (int i = 0; i < 6; i++) e[i] = ld_shared_u8(scales + (i < 4 ? 4 * i + q : 12 + i));
     uint32_t largest = max(e[4], e[5]);

@@ -8,7 +8,7 @@ using Narrow = Direct<Kv::e4m3, 1, 2, 2, false>;       // 1: one warpgroup and t
 using Paged = Direct<Kv::e4m3, 2, 5, 1, true>;         // 2
 using Bf16 = Direct<Kv::bf16, 2, 2, 1, false>;         // 3
 using Bf16Paged = Direct<Kv::bf16, 2, 2, 1, true>;     // 4
-using Mxfp4 = Unpacked<3, 3, 5>;                       // 5
+using Mxfp4 = Unpacked<3, 5>;                          // 5
 
 // Calls `f` with a null pointer to the type of a variant; false for a number that has none.
 template <class F>

@@ -1579,17 +1579,31 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
                : "memory");
 }
 
-// D[64, 32] (+)= A[64, 32 bytes] B[32, 32 bytes]^T, both operands in shared memory; `accumulate` 0 starts from zero.
-__device__ __forceinline__ void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3"
-      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]),
-        "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-      : "l"(a), "l"(b), "r"(accumulate));
+// The same for all but the last GROUPS committed groups, which made `d`.
+template <int GROUPS>
+__device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
+  asm volatile("wgmma.wait_group.sync.aligned %16;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+               : "n"(GROUPS)
+               : "memory");
 }
-// The same for e5m2 times e4m3 with A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then
-// those 16 later. They may be written again after wgmma_wait_for_registers.
+
+// D[64, 32] (+)= A[64, 32 bytes] B[32, 32 bytes]^T, both operands in shared memory, B e4m3; `accumulate` 0 starts from zero.
+#define WGMMA_M64N32K32(NAME, TYPE_OF_A)                                                                                                       \
+  __device__ __forceinline__ void NAME(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {                                               \
+    asm volatile(                                                                                                                              \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32." TYPE_OF_A ".e4m3"                              \
+        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1;\n}"                                                      \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), \
+          "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])                                                                      \
+        : "l"(a), "l"(b), "r"(accumulate));                                                                                                    \
+  }
+WGMMA_M64N32K32(wgmma_e4m3, "e4m3")
+WGMMA_M64N32K32(wgmma_e5m2, "e5m2")
+#undef WGMMA_M64N32K32
+// The same with e5m2 A in registers: rows lane / 4 and lane / 4 + 8 of a warp's 16, bytes 4 (lane % 4) + {0, 1, 2, 3}, then those 16 later.
+// They may be written again after wgmma_wait_for_registers.
 __device__ __forceinline__ void wgmma_e5m2(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int accumulate) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.f32.e5m2.e4m3"

@@ -7,6 +7,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -65,12 +66,13 @@ struct Block {
   std::map<int, NamedBarrier> named;
 };
 
-// One wgmma between its issue and its wait, as every thread of the warpgroup describes it.
+// One wgmma between its issue and its wait, as every thread of the warpgroup describes it; `d` is where its sums go.
 enum class Format { e4m3, e5m2, bf16 };  // of A; B is e4m3 or bf16
 struct Wgmma {
   uint64_t a, b;
   bool accumulate;
   Format format;
+  float* d;
   bool a_in_registers = false;
   uint32_t registers[4] = {};  // this lane's, as they were at the issue
 };
@@ -85,9 +87,10 @@ struct Fiber {
   const char* waits_for = "";
   std::function<bool()> ready;  // empty: it can run
   unsigned cluster_arrivals = 0;
-  std::vector<Wgmma> wgmmas;
-  size_t wgmmas_run = 0;  // of `wgmmas`, whose sums so far are in wgmma_result
-  float wgmma_result[16];
+  std::vector<Wgmma> wgmmas;                              // issued and not waited for
+  size_t wgmmas_run = 0;                                  // of `wgmmas`
+  std::vector<size_t> wgmma_groups;                       // how many of `wgmmas` there were at every commit
+  std::map<float*, std::array<float, 16>> wgmma_sums;     // of accumulators that wgmmas have changed and no wait has given back
 };
 
 inline Fiber* self = nullptr;

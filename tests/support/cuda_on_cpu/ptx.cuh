@@ -228,41 +228,41 @@ inline float register_value(machine::Fiber** lanes, size_t wgmma, int row, int k
   const machine::Fiber& owner = *lanes[row % 8 * 4 + k % 16 / 4];
   return e5m2_to_f32((uint8_t)(owner.wgmmas[wgmma].registers[row / 8 + k / 16 * 2] >> 8 * (k % 4)));
 }
-// This warp's 16 rows of D[64, columns], for all of its lanes, over what has been issued and has not run: 16 columns of bf16, 32 of 8-bit formats.
-inline void run_wgmmas(machine::Fiber** lanes) {
+// This warp's 16 rows of D[64, columns], for all of its lanes: 16 columns of bf16, 32 of 8-bit formats.
+inline void run_wgmma(machine::Fiber** lanes, size_t n) {
   using machine::Format;
   const int first_row = (int)(lanes[0]->thread.x / 32 % 4) * 16;
-  double d[16][32];
+  const machine::Wgmma& w = lanes[0]->wgmmas[n];
+  const bool bf16 = w.format == Format::bf16;
+  const int depth = bf16 ? 16 : 32, columns = bf16 ? 16 : 32;
+  float a[16][32], b[32][32];
+  for (int k = 0; k < depth; k++) {
+    for (int r = 0; r < 16; r++) a[r][k] = w.a_in_registers ? register_value(lanes, n, r, k) : operand_value(w.a, w.format, first_row + r, k);
+    for (int c = 0; c < columns; c++) b[c][k] = operand_value(w.b, bf16 ? Format::bf16 : Format::e4m3, c, k);
+  }
   for (int lane = 0; lane < 32; lane++)
-    for (int i = 0; i < 16; i++) d[lane / 4 + (i >> 1 & 1) * 8][i / 4 * 8 + lane % 4 * 2 + (i & 1)] = lanes[lane]->wgmma_result[i];
-  for (size_t n = lanes[0]->wgmmas_run; n < lanes[0]->wgmmas.size(); n++) {
-    const machine::Wgmma& w = lanes[0]->wgmmas[n];
-    const bool bf16 = w.format == Format::bf16;
-    const int depth = bf16 ? 16 : 32, columns = bf16 ? 16 : 32;
-    float a[16][32], b[32][32];
-    for (int k = 0; k < depth; k++) {
-      for (int r = 0; r < 16; r++) a[r][k] = w.a_in_registers ? register_value(lanes, n, r, k) : operand_value(w.a, w.format, first_row + r, k);
-      for (int c = 0; c < columns; c++) b[c][k] = operand_value(w.b, bf16 ? Format::bf16 : Format::e4m3, c, k);
+    for (int i = 0; i < columns / 2; i++) {
+      const int row = lane / 4 + (i >> 1 & 1) * 8, column = i / 4 * 8 + lane % 4 * 2 + (i & 1);
+      float& d = lanes[lane]->wgmma_sums.at(lanes[lane]->wgmmas[n].d)[i];
+      double sum = w.accumulate ? d : 0;
+      for (int k = 0; k < depth; k++) sum += (double)a[row][k] * b[column][k];
+      d = (float)sum;
     }
-    for (int r = 0; r < 16; r++)
-      for (int c = 0; c < columns; c++) {
-        double sum = w.accumulate ? d[r][c] : 0;
-        for (int k = 0; k < depth; k++) sum += (double)a[r][k] * b[c][k];
-        d[r][c] = sum;
-      }
-  }
-  for (int lane = 0; lane < 32; lane++) {
-    for (int i = 0; i < 16; i++) lanes[lane]->wgmma_result[i] = (float)d[lane / 4 + (i >> 1 & 1) * 8][i / 4 * 8 + lane % 4 * 2 + (i & 1)];
-    lanes[lane]->wgmmas_run = lanes[lane]->wgmmas.size();
-  }
+}
+// The first `count` of what has been issued, if they have not run yet.
+inline void run_wgmmas(machine::Fiber** lanes, size_t count) {
+  for (size_t n = lanes[0]->wgmmas_run; n < count; n++) run_wgmma(lanes, n);
+  for (int lane = 0; lane < 32; lane++) lanes[lane]->wgmmas_run = std::max(lanes[lane]->wgmmas_run, count);
 }
 inline void wgmma_fence() {}
 template <int N>
 void issue_wgmma(float (&d)[N], uint64_t a, uint64_t b, int accumulate, machine::Format format) {
-  self->wgmmas.push_back({a, b, accumulate != 0, format});
+  if (self->wgmma_sums.emplace(d, std::array<float, 16>{}).second) std::copy(d, d + N, self->wgmma_sums[d].begin());
+  self->wgmmas.push_back({a, b, accumulate != 0, format, d});
   for (float& x : d) x = NAN;   // not to be read before the wait
 }
 inline void wgmma_e4m3(float (&d)[16], uint64_t a, uint64_t b, int accumulate) { issue_wgmma(d, a, b, accumulate, machine::Format::e4m3); }
+inline void wgmma_e5m2(float (&d)[16], uint64_t a, uint64_t b, int accumulate) { issue_wgmma(d, a, b, accumulate, machine::Format::e5m2); }
 inline void wgmma_e5m2(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int accumulate) {
   issue_wgmma(d, 0, b, accumulate, machine::Format::e5m2);
   self->wgmmas.back().a_in_registers = true;
@@ -271,17 +271,37 @@ inline void wgmma_e5m2(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int a
 inline void wgmma_bf16(float (&d)[8], uint64_t a, uint64_t b, int accumulate) { issue_wgmma(d, a, b, accumulate, machine::Format::bf16); }
 inline void wgmma_commit() {   // at once, or as late as the wait
   machine::collective("wgmma commit", *self, [](machine::Fiber** lanes) {
-    if (self->block->cluster->chance(2)) run_wgmmas(lanes);
+    for (int lane = 0; lane < 32; lane++) lanes[lane]->wgmma_groups.push_back(lanes[lane]->wgmmas.size());
+    if (self->block->cluster->chance(2)) run_wgmmas(lanes, lanes[0]->wgmmas.size());
   });
+}
+// All but the last `open` groups have run then. What later ones add to stays NaN.
+inline void wait_for_wgmmas(size_t open) {
+  machine::collective("wgmma wait", *self, [open](machine::Fiber** lanes) {
+    const std::vector<size_t>& groups = lanes[0]->wgmma_groups;
+    if (groups.size() > open) run_wgmmas(lanes, groups[groups.size() - 1 - open]);
+  });
+  if (open) return;
+  self->wgmmas.clear();
+  self->wgmma_groups.clear();
+  self->wgmmas_run = 0;
+}
+template <int N>
+void take_sums(float (&d)[N]) {
+  if (std::any_of(self->wgmmas.begin() + self->wgmmas_run, self->wgmmas.end(), [&](const machine::Wgmma& w) { return w.d == d; }))
+    throw machine::Failure("accumulators of a wgmma that has not been waited for");
+  std::copy_n(self->wgmma_sums.at(d).begin(), N, d);
+  self->wgmma_sums.erase(d);
 }
 template <int N>
 void wgmma_wait(float (&d)[N]) {
-  machine::collective("wgmma wait", *self, [](machine::Fiber** lanes) {
-    run_wgmmas(lanes);
-  });
-  memcpy(d, self->wgmma_result, sizeof d);
-  self->wgmmas.clear();
-  self->wgmmas_run = 0;
+  wait_for_wgmmas(0);
+  take_sums(d);
+}
+template <int GROUPS>
+void wgmma_wait(float (&d)[16]) {
+  wait_for_wgmmas(GROUPS);
+  take_sums(d);
 }
 template <int GROUPS> void wgmma_wait_for_registers() {}
 inline float2 unpack_bf16(uint32_t x) { return {bf16_to_f32((uint16_t)x), bf16_to_f32((uint16_t)(x >> 16))}; }
