@@ -40,6 +40,13 @@ def test_passes_with_every_shape_of_blocks_and_any_number_of_splits(spec):
             assert_right(data, make_plan(data, num_kv_splits=splits, **params), expected)
 
 
+@pytest.mark.parametrize("group", [1, 3, 7, 9, 15])
+def test_groups_that_do_not_fill_their_products(group):
+    data = make_input(**(MESSY | {"groupsize": group}))
+    for splits in CUDA_SPLITS:
+        assert_right(data, make_plan(data, num_kv_splits=splits), REFERENCE.oracle(data))
+
+
 @pytest.mark.parametrize("group", [16, 8])
 def test_a_thousand_launches_repeat_their_bits(group):
     """A share that was summed before it had arrived would show."""

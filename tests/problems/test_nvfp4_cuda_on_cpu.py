@@ -16,6 +16,16 @@ FORMS = (16, 8)  # query heads of a KV head: rows of the products, or columns
 MESSY = {"kvmin": 0, "topk": 7, "slots": "messy", "padrows": 1}
 
 
+def growing_input(step: float, blocks: int, group: int) -> tuple:
+    """A sequence whose K is larger by `step` from block to block: the sums so far are rescaled now and then."""
+    q, cache, topk, block_table, *rest = make_input(batchsize=1, kvseqlen=128 * blocks - 10, topk=blocks, groupsize=group)
+    for block, page in enumerate(block_table[0, :blocks].tolist()):
+        scales = cache[page].view(-1)[8192:9216]
+        grown = scales.view(torch.float8_e4m3fn).float() * step ** (block - blocks + 1)
+        scales.copy_(grown.to(torch.float8_e4m3fn).view(torch.uint8))
+    return (q * 8, cache, topk.sort(-1).values, block_table, *rest)
+
+
 def assert_right(data, **params):
     out = decode(data, **params)
     verdicts = REFERENCE.judge(data, out)
@@ -88,16 +98,9 @@ def test_splits_without_a_slot_and_rows_that_see_nothing(group):
 
 @pytest.mark.parametrize("group", FORMS)
 def test_a_maximum_that_grows_within_and_beyond_the_lazy_limit(group):
-    """Scores of later blocks are larger and larger: the sums so far are rescaled now and then."""
-    data = make_input(batchsize=1, kvseqlen=1024, topk=8, groupsize=group)
-    ordered = data[2].sort(-1).values
     for step in (1.2, 3.0):
-        cache = data[1].clone()
-        for block, page in enumerate(data[3][0, :8].tolist()):
-            scales = cache[page].view(-1)[8192:9216]
-            grown = scales.view(torch.float8_e4m3fn).float() * step ** (block - 7)
-            scales.copy_(grown.to(torch.float8_e4m3fn).view(torch.uint8))
-        assert_right((data[0] * 8, cache, ordered, *data[3:]))
+        assert_right(growing_input(step, blocks=8, group=group))
+    assert_right(growing_input(1.5, blocks=16, group=group), splits=2)
 
 
 def check_random_shape(draw):
@@ -153,13 +156,11 @@ QUICK = ("the wait for the copies left out", "shares are summed before they have
 
 @pytest.mark.parametrize("mistake", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MISTAKES])
 def test_a_mistake_is_noticed(mistake):
-    full, narrow, few = (
-        make_input(batchsize=1, kvseqlen=2000, topk=topk, groupsize=group) for topk, group in ((16, 16), (16, 8), (1, 16))
-    )
+    wide, narrow, few = growing_input(1.5, 16, 16), growing_input(1.5, 16, 8), make_input(batchsize=1, kvseqlen=2000, topk=1)
 
     def try_schedules():
         for seed in range(3):
-            for data, splits in ((full, 2), (narrow, 2), (few, 8)):
+            for data, splits in ((wide, 2), (narrow, 2), (few, 8)):
                 assert_right(data, splits=splits, seed=seed, change=MISTAKES[mistake])
 
     with pytest.raises((RuntimeError, AssertionError)):
