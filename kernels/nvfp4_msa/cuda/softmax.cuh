@@ -35,7 +35,8 @@ struct Softmax {
       for (int t = 0; t < FORM::ROWS; t++) acc[t][i] = 0.f;
     }
   }
-  __device__ __forceinline__ float sum(int h) const { return FORM::row_of(1) == 1 ? l[h] : l[2 * h]; }
+  // Of row h, from the first of its elements.
+  __device__ __forceinline__ float sum(int h) const { return FORM::row_of(h) == h ? l[h] : l[2 * h]; }
 };
 
 // What P is relative to, from now on; acc and l are rescaled to it.
