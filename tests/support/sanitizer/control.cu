@@ -1,0 +1,137 @@
+// Programs without a fault, each with one thing that the kernels do: what compute-sanitizer says of these it cannot be asked about the kernels.
+//   control NAME    runs one; exit code 1 if its result is wrong
+#include <cooperative_groups.h>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+namespace cg = cooperative_groups;
+constexpr int THREADS = 128, BYTES = THREADS * 4, ROUNDS = 8;
+
+static __device__ uint32_t address(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
+static __device__ void init(uint64_t* bar, uint32_t count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address(bar)), "r"(count) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+static __device__ void expect(uint64_t* bar, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address(bar)), "r"(bytes) : "memory");
+}
+static __device__ void arrive(uint64_t* bar) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address(bar)) : "memory"); }
+static __device__ void wait(uint64_t* bar, uint32_t parity) {
+  asm volatile("{\n.reg .pred P;\nW: mbarrier.try_wait.parity.shared.b64 P, [%0], %1;\n@P bra D;\nbra W;\nD:\n}" ::"r"(address(bar)), "r"(parity)
+               : "memory");
+}
+static __device__ uint32_t in_block(const void* p, uint32_t rank) {
+  uint32_t r;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address(p)), "r"(rank));
+  return r;
+}
+
+// An ordinary store to another block's shared memory, by the library's own means.
+__global__ void __cluster_dims__(2) stores(const int* in, int* out) {
+  __shared__ int box[THREADS];
+  cg::cluster_group cluster = cg::this_cluster();
+  cluster.sync();
+  cluster.map_shared_rank(box, cluster.block_rank() ^ 1)[threadIdx.x] = in[threadIdx.x];
+  cluster.sync();
+  out[blockIdx.x * THREADS + threadIdx.x] = box[threadIdx.x];
+}
+
+// Stores that the receiver's mbarrier counts.
+__global__ void __cluster_dims__(2) counted_stores(const int* in, int* out) {
+  __shared__ int box[THREADS];
+  __shared__ uint64_t bar;
+  cg::cluster_group cluster = cg::this_cluster();
+  const uint32_t other = cluster.block_rank() ^ 1;
+  if (threadIdx.x == 0) {
+    init(&bar, 1);
+    expect(&bar, BYTES);
+  }
+  cluster.sync();
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(in_block(box + threadIdx.x, other)),
+               "r"(in[threadIdx.x]), "r"(in_block(&bar, other))
+               : "memory");
+  wait(&bar, 0);
+  out[blockIdx.x * THREADS + threadIdx.x] = box[threadIdx.x];
+  cluster.sync();
+}
+
+// A bulk copy from shared memory to another block's.
+__global__ void __cluster_dims__(2) bulk_stores(const int* in, int* out) {
+  __shared__ alignas(16) int from[THREADS], box[THREADS];
+  __shared__ uint64_t bar;
+  cg::cluster_group cluster = cg::this_cluster();
+  const uint32_t other = cluster.block_rank() ^ 1;
+  if (threadIdx.x == 0) {
+    init(&bar, 1);
+    expect(&bar, BYTES);
+  }
+  from[threadIdx.x] = in[threadIdx.x];
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  cluster.sync();
+  if (threadIdx.x == 0)
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(in_block(box, other)),
+                 "r"(address(from)), "r"(BYTES), "r"(in_block(&bar, other))
+                 : "memory");
+  wait(&bar, 0);
+  out[blockIdx.x * THREADS + threadIdx.x] = box[threadIdx.x];
+  cluster.sync();
+}
+
+// Bulk copies from global memory to one place, again and again: one mbarrier says that it is full, another that all have read it.
+__global__ void loads(const int* in, int* out) {
+  __shared__ alignas(16) int box[THREADS];
+  __shared__ uint64_t full, empty;
+  if (threadIdx.x == 0) {
+    init(&full, 1);
+    init(&empty, THREADS);
+  }
+  __syncthreads();
+  int sum = 0;
+  for (uint32_t round = 0; round < ROUNDS; round++) {
+    if (threadIdx.x == 0) {
+      if (round) wait(&empty, (round - 1) & 1);
+      expect(&full, BYTES);
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(address(box)), "l"(in), "r"(BYTES),
+                   "r"(address(&full))
+                   : "memory");
+    }
+    wait(&full, round & 1);
+    sum += box[threadIdx.x];
+    arrive(&empty);
+  }
+  out[blockIdx.x * THREADS + threadIdx.x] = sum / ROUNDS;
+}
+
+// One warp writes, another reads, and only an mbarrier stands between them.
+__global__ void handed_over(const int* in, int* out) {
+  __shared__ int box[32];
+  __shared__ uint64_t full;
+  if (threadIdx.x == 0) init(&full, 32);
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    box[threadIdx.x] = in[threadIdx.x];
+    arrive(&full);
+  }
+  wait(&full, 0);
+  out[blockIdx.x * THREADS + threadIdx.x] = box[threadIdx.x & 31] + (threadIdx.x & ~31);
+}
+
+int main(int argc, char** argv) {
+  const struct { const char* name; void (*kernel)(const int*, int*); } programs[] = {
+      {"stores", stores}, {"counted_stores", counted_stores}, {"bulk_stores", bulk_stores}, {"loads", loads}, {"handed_over", handed_over}};
+  for (const auto& program : programs) {
+    if (argc < 2 || strcmp(argv[1], program.name)) continue;
+    int host[2 * THREADS], *in, *out;
+    cudaMalloc(&in, BYTES);
+    cudaMalloc(&out, 2 * BYTES);
+    for (int i = 0; i < THREADS; i++) host[i] = i;
+    cudaMemcpy(in, host, BYTES, cudaMemcpyHostToDevice);
+    program.kernel<<<2, THREADS>>>(in, out);
+    if (cudaMemcpy(host, out, 2 * BYTES, cudaMemcpyDeviceToHost)) return puts(cudaGetErrorString(cudaGetLastError())), 1;
+    for (int i = 0; i < 2 * THREADS; i++)
+      if (host[i] != i % THREADS) return printf("element %d is %d\n", i, host[i]), 1;
+    return 0;
+  }
+  return puts("no such program"), 2;
+}
