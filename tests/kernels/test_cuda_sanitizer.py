@@ -56,7 +56,7 @@ def complaints(tool: str, kernels: str, *command: str) -> str:
 def control(tmp_path_factory):
     """The control programs, as a command."""
     program = tmp_path_factory.mktemp("control") / "control"
-    subprocess.run([find_nvcc(), "-std=c++17", "-arch=sm_90a", "-lineinfo", "-o", program, CONTROL], check=True)
+    subprocess.run([str(find_nvcc()), "-std=c++17", "-arch=sm_90a", "-lineinfo", "-o", program, CONTROL], check=True)
     return str(program)
 
 
