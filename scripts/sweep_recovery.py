@@ -77,6 +77,7 @@ class Entry:
     best_tried_ns: float | None = None
     trials: dict[str, int] = field(default_factory=dict)  # status -> count
     first_refusal: str = ""
+    samples_ns: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of the comparison
 
 
 @dataclass
@@ -242,6 +243,8 @@ def fill(entry: Entry, outcomes: Sequence[Outcome]) -> None:
     """Note what a comparison of found, found, original and spoiled brought. Within noise means by the sweep's own rule: a duel
     would not bring the original back, and the ratio is one that equal kernels have."""
     new, again, known, old = outcomes
+    names = ("found", "found again", "best known", "spoiled")
+    entry.samples_ns = {name: outcome.samples_ns for name, outcome in zip(names, outcomes, strict=True)}
     entry.spoiled_ns = _median_ns(old)
     if not (new.ok and again.ok and known.ok):
         entry.verdict = f"not compared: {new.message or again.message or known.message}"

@@ -207,7 +207,7 @@ class Bench:
             if entrant.competes:
                 self._judged.add(known)
         for turn in range(ask.samples):
-            for entrant in rotated(entrants, turn):
+            for entrant in (entrants[place] for place in ask.order(turn)):
                 if entrant.competes:
                     with self._failing(entrant):
                         entrant.sample()
@@ -271,12 +271,6 @@ class Bench:
         folder = Path(self._scratch.name, name)
         folder.mkdir()
         return Workers(self._request, self._request.submission, folder)
-
-
-def rotated(entrants: Sequence[Any], turn: int) -> list[Any]:
-    """The order of a turn: each goes first equally often, so that none profits from its place."""
-    start = turn % max(len(entrants), 1)
-    return [*entrants[start:], *entrants[:start]]
 
 
 def small_case(case: Case, replaced: dict[str, int]) -> Case:

@@ -30,13 +30,14 @@ class Preset:
     finalists: int
     final_samples: int
     duel_samples: int
+    final_rounds: int = 3  # at most, of `final_samples` each
     minutes: float | None = None
     exhaustive: bool = False  # every combination instead of the sampler's proposals
     whole: int = 0  # a backend with at most so many settings is tried whole, beside the sampler's proposals
     only: dict[str, dict[str, list[Scalar]]] = field(default_factory=dict)  # backend -> parameter -> values
 
     def __post_init__(self) -> None:
-        counts = (self.trials, self.batch, self.finalists, self.final_samples, *self.race_samples)
+        counts = (self.trials, self.batch, self.finalists, self.final_samples, self.final_rounds, *self.race_samples)
         if min(counts) < 1 or not self.race_samples or min(self.refine_rounds, self.whole) < 0 or (self.minutes or 1) <= 0:
             raise SpaceError(f"preset {self.name}: counts and minutes must be positive, race_samples a list of counts")
         if self.duel_samples < MIN_SAMPLES:

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.records import to_json
 from sweep.decision import Decision
+from sweep.finals import Finals
 from sweep.record import Record
 from sweep.search import ShapeSearch
 from sweep.variant import Target
@@ -21,6 +22,7 @@ class ShapeOutcome:
     records: tuple[Record, ...]
     decision: Decision
     incumbent_ns: float | None = None
+    finals: Finals | None = None
 
     @property
     def normalised(self) -> list[Record]:
@@ -37,6 +39,7 @@ class ShapeOutcome:
             "shape": list(self.target.shape),
             "case": self.target.case.text,
             "decision": to_json(self.decision),
+            "finals": to_json(self.finals),
             "records": [record.to_json() for record in self.records],
         }
 
@@ -44,7 +47,7 @@ class ShapeOutcome:
 def outcome_of(search: ShapeSearch, decision: Decision | None) -> ShapeOutcome:
     """The outcome of a search, finished or not."""
     unfinished = Decision(False, f"not decided yet: {search.phase}", search.incumbent, None)
-    return ShapeOutcome(search.target, tuple(search.records()), decision or unfinished, search.incumbent_ns)
+    return ShapeOutcome(search.target, tuple(search.records()), decision or unfinished, search.incumbent_ns, search.finals)
 
 
 def outcomes_of(searches: Sequence[ShapeSearch], decisions: dict[int, Decision]) -> list[ShapeOutcome]:

@@ -33,8 +33,10 @@ class Progress:
     def next_place(self) -> int | None:
         """The place of the variant that is to be run next; None when the Ask is answered."""
         open_places = [place for place in range(len(self.samples)) if place not in self.failures]
-        behind = min(open_places, key=lambda place: len(self.samples[place]), default=None)
-        return behind if behind is not None and len(self.samples[behind]) < self.ask.samples else None
+        turn = min((len(self.samples[place]) for place in open_places), default=self.ask.samples)
+        if turn >= self.ask.samples:
+            return None
+        return next(place for place in self.ask.order(turn) if place in open_places and len(self.samples[place]) == turn)
 
     def outcomes(self) -> list[Outcome]:
         """The answer."""

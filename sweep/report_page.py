@@ -12,7 +12,9 @@ from harness.figures import us
 from harness.report.markup import Html, join, tag
 from harness.report.page_parts import column_head, section, table
 from harness.report.scale import Log
+from harness.stats import quick_median
 from sweep.decision import noise_floor
+from sweep.finals import Entrant, Finals, name_of
 from sweep.importance import importance
 from sweep.outcome import ShapeOutcome
 from sweep.record import Record
@@ -86,7 +88,26 @@ def _shape(outcome: ShapeOutcome) -> Html:
     shown = _plot(timed, outcome) if timed else tag("p", "No candidate has a time yet.", class_="quiet")
     left_out = tag("p", f"Without a time: {counted}.", class_="quiet") if untimed else None
     why = [tag("p", reason, class_="warning") for reason in reasons]
-    return section(f"shape-{outcome.target}", str(outcome.target), shown, left_out, why)
+    finals = _finals(outcome.finals) if outcome.finals else None
+    return section(f"shape-{outcome.target}", str(outcome.target), shown, left_out, why, finals)
+
+
+def _finals(finals: Finals) -> Html:
+    """Who was measured again, how it came out, and what is odd about that."""
+    names = (("finalist", False), ("µs", True), ("95 %", True), ("rounds", True), ("failures", False))
+    rows = [_finalist(finals, entrant) for entrant in finals.entrants]
+    made = table("Finals, by the samples of all rounds", [column_head(name, numeric) for name, numeric in names], rows)
+    return join([made, *(tag("p", said, class_="warning") for said in finals.remarks())])
+
+
+def _finalist(finals: Finals, entrant: Entrant) -> Html:
+    median, interval, samples = "-", "-", finals.samples_ns(entrant)
+    if samples:
+        middle_ns, (low_ns, high_ns) = quick_median(samples)
+        median, interval = us(middle_ns), f"{us(low_ns)} to {us(high_ns)}"
+    rounds = sum(entrant in one.variants for one in finals.rounds)
+    numbers = [tag("td", cell, class_="number") for cell in (median, interval, str(rounds))]
+    return tag("tr", tag("td", name_of(entrant)), numbers, tag("td", "; ".join(finals.messages(entrant))))
 
 
 def _plot(timed: Sequence[Record], outcome: ShapeOutcome) -> Html:

@@ -32,6 +32,7 @@ def summary(outcomes: Sequence[ShapeOutcome]) -> list[str]:
     if duels:
         floor = noise_floor([duel.noise for duel in duels])
         lines += ["", f"noise floor: equal kernels differed by up to {floor:.2%} (entries against themselves, in the duels)"]
+    lines += [f"{outcome.target}: {said}" for outcome in outcomes if outcome.finals for said in outcome.finals.remarks()]
     mattered = importance([record for outcome in outcomes for record in outcome.normalised])
     if mattered:
         first = list(mattered.items())[:SHOWN_PARAMETERS]

@@ -14,7 +14,7 @@ from sweep.variant import Ask, Outcome
 
 LAST_SHARE = 0.95  # of a search whose duel is not over
 MIN_REFUSED = 32  # settings, of all shapes together, that say something about all others
-DUEL_SHARE = 0.12  # of the time limit, kept for finals and duels
+DUEL_SHARE = 0.2  # of the time limit, kept for finals and duels
 
 
 class Deadline:

@@ -9,11 +9,12 @@ import random
 import statistics
 import zlib
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.records import from_json, to_json
 from sweep.config import Preset
 from sweep.decision import Decision, Duel, decide
+from sweep.finals import Finals
 from sweep.racing import losers
 from sweep.record import Record, Status
 from sweep.sampler import Proposer
@@ -47,6 +48,7 @@ class ShapeSearch:
     phase: str = "waiting"
     incumbent: Variant | None = None
     incumbent_ns: float | None = None
+    finals: Finals | None = None
     _records: dict[Variant, Record] = field(default_factory=dict)
 
     def run(self) -> Steps:
@@ -59,7 +61,8 @@ class ShapeSearch:
         yield from self._explore()
         yield from self._refine()
         decision = yield from self._settle(met)
-        self.study.set(DECISION, {"entry": to_json(self.entry), "decision": to_json(decision)})
+        found = {"entry": self.entry, "decision": decision, "finals": self.finals}
+        self.study.set(DECISION, {name: to_json(value) for name, value in found.items()})
         self.phase = "done"
         return decision
 
@@ -99,6 +102,8 @@ class ShapeSearch:
             return None
         self.incumbent = decision.incumbent
         self.incumbent_ns = statistics.median(decision.duel.incumbent_ns) if decision.duel else None
+        finals = stored.get("finals")
+        self.finals = from_json(Finals, finals, "finals") if finals else None
         return decision
 
     # ---- phases
@@ -157,13 +162,16 @@ class ShapeSearch:
 
     def _settle(self, met: Outcome) -> Steps:
         """The decision, from fresh samples."""
-        self.phase = "duel"
+        self.phase = "finals"
         challenger = yield from self._challenger(met)
+        self.phase = "duel"
         if not met.ok:
             return self._without_incumbent(met, challenger)
         if challenger is None:
             a, b = yield self._duel_of(())
-            return self._kept("kept: nothing tried was faster", Duel(a.samples_ns, b.samples_ns, b.samples_ns), a, b)
+            failed = self.finals is not None and self.finals.all_failed
+            why = "every finalist failed in the finals" if failed else "nothing tried was faster"
+            return self._kept(f"kept: {why}", Duel(a.samples_ns, b.samples_ns, b.samples_ns), a, b)
         a, b, c = yield self._duel_of((challenger,))
         if not (a.ok and b.ok and c.ok):
             return self._kept(f"kept: the duel with {challenger} failed: {a.message or b.message or c.message}", None, a, b)
@@ -173,19 +181,24 @@ class ShapeSearch:
         return Ask(self.target, (None, None, *challengers), self.preset.duel_samples, f"{self.target}/duel")
 
     def _challenger(self, met: Outcome) -> Generator[Ask, list[Outcome], Variant | None]:
-        """The best of the finalists in a run of their own, if it is not the incumbent and not behind it."""
+        """The best of the finalists in runs of their own, if it is not the incumbent and not behind it."""
         finalists = self._finalists()
         if not finalists:
             return None
-        variants = (*finalists, None) if met.ok else finalists
-        outcomes = yield Ask(self.target, tuple(variants), self.preset.final_samples, f"{self.target}/final")
-        times = {v: statistics.median(o.samples_ns) for v, o in zip(variants, outcomes, strict=True) if o.ok}
-        return min(times, key=lambda variant: times[variant], default=None)
+        finals = Finals(finalists[0].variant, finalists[0].median_ns or 0.0, tuple(record.variant for record in finalists))
+        finals = replace(finals, entrants=(*finals.entrants, None)) if met.ok else finals
+        for number in range(self.preset.final_rounds):
+            entrants = finals.next_entrants()
+            if not entrants:
+                break
+            ask = Ask(self.target, entrants, self.preset.final_samples, f"{self.target}/final{number}")
+            self.finals = finals = finals.with_round(ask, (yield ask))
+        return finals.winner()
 
-    def _finalists(self) -> tuple[Variant, ...]:
-        """The fastest candidates that are not the incumbent."""
-        done = [r for r in self._records.values() if r.status == "ok" and not r.variant.within(self.incumbent)]
-        return tuple(r.variant for r in sorted(done, key=lambda r: r.median_ns or 0.0)[: self.preset.finalists])
+    def _finalists(self) -> list[Record]:
+        """The fastest candidates that are not the incumbent; of those that races cut short as many as there is room for."""
+        timed = [r for r in self._records.values() if r.median_ns and not r.variant.within(self.incumbent)]
+        return sorted(timed, key=lambda r: (r.status != "ok", r.median_ns))[: self.preset.finalists]
 
     def _without_incumbent(self, met: Outcome, challenger: Variant | None) -> Decision:
         if challenger is None:

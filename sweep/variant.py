@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from popcorn.cases import Case
+from sweep.turns import order_of_turn
 
 Scalar = bool | int | float | str
 
@@ -81,6 +83,10 @@ class Ask:
     variants: tuple[Variant | None, ...]
     samples: int
     tag: str = ""
+
+    def order(self, turn: int) -> tuple[int, ...]:
+        """The places of the variants in the order of a turn; every executor keeps to it."""
+        return order_of_turn(len(self.variants), turn, zlib.crc32(self.tag.encode()))
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,8 @@ def best_ns(shape: Shape) -> float:
 class SimulatedExecutor:
     """Measures by `true_ns` with log-normal noise of relative size `noise`, shared by the turn in part, as drift is.
 
-    `entries`: what the table says; `broken`: variants without a right result; `before`: called before every Ask.
+    `entries`: what the table says; `broken`: variants without a right result; `before`: called before every Ask; `carried`:
+    the factor on a variant's time that the one measured before it leaves behind.
     """
 
     machine = MACHINE
@@ -68,8 +69,10 @@ class SimulatedExecutor:
         noise: float = 0.01,
         broken: Callable[[Variant], str] = lambda variant: "ok",
         before: Callable[[], None] = lambda: None,
+        carried: Callable[[Variant | None, Variant], float] = lambda earlier, variant: 1.0,
     ):
         self.entries, self.noise, self.broken, self.before = entries, noise, broken, before
+        self.carried = carried
         self.random = random.Random(seed)
         self.asked: list[Ask] = []
 
@@ -81,13 +84,15 @@ class SimulatedExecutor:
 
     def measure(self, ask: Ask) -> list[Outcome]:
         samples: list[list[int]] = [[] for _ in ask.variants]
-        for _ in range(ask.samples):
+        earlier = None
+        for turn in range(ask.samples):
             drift = self.random.gauss(0, self.noise)
-            for place, variant in enumerate(ask.variants):
-                used = variant or self.entries[ask.target.shape]
+            for place in ask.order(turn):
+                used = ask.variants[place] or self.entries[ask.target.shape]
                 if used is not None:
                     noisy = true_ns(used, ask.target.shape) * math.exp(drift + self.random.gauss(0, self.noise))
-                    samples[place].append(round(noisy))
+                    samples[place].append(round(noisy * self.carried(earlier, used)))
+                    earlier = used
         return [self.outcome(ask, place, samples[place]) for place in range(len(ask.variants))]
 
     def outcome(self, ask: Ask, place: int, samples: list[int]) -> Outcome:

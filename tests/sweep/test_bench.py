@@ -4,7 +4,7 @@ import pytest
 from small_root import CASE, ROOT, SHAPE
 
 from popcorn.cases import parse_case
-from sweep.bench import Bench, rotated, small_case
+from sweep.bench import Bench, Entrant, small_case
 from sweep.bench_config import BenchConfig
 from sweep.errors import KernelsNotLoaded
 from sweep.submission import submission_text
@@ -86,8 +86,12 @@ def test_a_submission_that_does_not_load_says_so():
         broken.measure(Ask(TARGET, (None,), 1))
 
 
-def test_each_goes_first_in_turn():
-    assert [rotated(["a", "b", "c"], turn) for turn in range(3)] == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]]
+def test_variants_are_measured_in_the_order_that_the_ask_says(bench, monkeypatch):
+    sampled, sample = [], Entrant.sample
+    monkeypatch.setattr(Entrant, "sample", lambda entrant: (sampled.append(entrant.variant), sample(entrant)))
+    ask = Ask(TARGET, (torch_variant(), torch_variant(format="fp8"), None), 6)
+    bench.measure(ask)
+    assert sampled == [ask.variants[place] for turn in range(6) for place in ask.order(turn)]
 
 
 def test_a_small_case_keeps_what_decides_the_kernel():
