@@ -95,9 +95,9 @@ __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int w
   }
 }
 
-// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster; by `threads` threads.
+// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster; by `threads` threads, who wait for those of the others.
 template <int SCORING>
-__device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const Exchange& e, int tid, int threads) {
+__device__ __forceinline__ void exchange_sums(const Args& a, const Work& w, const Exchange& e, int tid, int threads) {
   for (int i = tid; i < a.cluster * ROWS; i += threads) {
     const int row = i & 15, rank = i >> 4;
     float2 ml = e.ml[row];
@@ -107,8 +107,15 @@ __device__ __forceinline__ void publish_sums(const Args& a, const Work& w, const
       const float common = fmaxf(ml.x, other.x);
       ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
     }
-    st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
+    if (a.cluster == 1)
+      e.table[row] = ml;
+    else
+      st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
   }
+  if (a.cluster == 1)
+    bar_sync(FINISH_BARRIER, threads);
+  else
+    mbar_wait(e.table_full, 0);
 }
 
 // Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8, so far relative to the maxima `reference`) to the cluster's
@@ -259,8 +266,7 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
   constexpr int N = NWG * 128;
   const int tid = wg * 128 + warp * 32 + lane;
   cluster_wait();                                        // all blocks of the cluster have started
-  publish_sums<SCORING>(a, w, e, tid, N);
-  mbar_wait(e.table_full, 0);                            // nobody of the cluster reads a KV stage any more
+  exchange_sums<SCORING>(a, w, e, tid, N);               // nobody of the cluster reads a KV stage any more
 
   float factor[2];
   float2 total[2];

@@ -7,8 +7,8 @@ from __future__ import annotations
 # From problems/nvfp4_msa/dispatch.yml
 DISPATCH_TABLE = {
     'H200': [
-        {'shape': [1, 1, 131072, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 8, 'teams': 1, 'stages': 2, 'blocks': 4}},
-        {'shape': [16, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 8, 'teams': 1, 'stages': 3, 'blocks': 3}},
+        {'shape': [1, 1, 131072, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 8, 'teams': 3, 'stages': 2, 'blocks': 1}},
+        {'shape': [16, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 4, 'teams': 3, 'stages': 2, 'blocks': 1}},
         {'shape': [64, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 2, 'teams': 3, 'stages': 2, 'blocks': 1}},
         {'shape': [256, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
         {'shape': [64, 1, 131072, 16, 4, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
