@@ -33,10 +33,18 @@ MXFP4_FAULTS = {
     "V overwritten while it is read": ("unpacked.cuh", "if (group == 0 && turn > 0) mbar_wait(", "if (false) mbar_wait("),
     "packed rows before they have arrived": ("unpacked.cuh", "      mbar_wait(at.full(smem0), at.phase);\n", ""),
     "a barrier of another warpgroup's turn": ("unpacked.cuh", "rows, t + L::PACKED, at.reused()", "rows, t + L::PACKED, at"),
-    "products before they are complete": ("hold.cuh", "g < 3 ? wgmma_wait<1>(part) : wgmma_wait<0>(part)", "wgmma_wait<2>(part)"),
+    "products before they are complete": (
+        "hold.cuh",
+        "g < 3 ? wgmma_wait<1>(part) : wgmma_wait<0>(part)",
+        "wgmma_wait<2>(part)",
+    ),
     "P without its low parts": ("hold.cuh", "d[b][i + 8], 0.0625f, d[b][i]", "d[b][i + 8], 0.f, d[b][i]"),
     "a new maximum that goes unheard": ("hold.cuh", "if (__any_sync(~0u, grew))", "if (false)"),
-    "maxima of one warpgroup for another's tile": ("hold.cuh", "factor[i] = part_weight(own[i], reference[i])", "factor[i] = 1.f"),
+    "maxima of one warpgroup for another's tile": (
+        "hold.cuh",
+        "factor[i] = part_weight(own[i], reference[i])",
+        "factor[i] = 1.f",
+    ),
     "queries in the order of their dims": ("block.cuh", "q.template store<B::KV == Kv::e5m2>(", "q.template store<false>("),
 }
 QUICK = ("scores before the tile has arrived", "shares summed before they have arrived")
