@@ -40,7 +40,7 @@ class Sample:
     """One timed call."""
 
     elapsed_ns: int  # device time between the events; on a CPU, wall time
-    host_ns: int  # until custom_kernel returned to Python, and what the first copy of its output took longer than another
+    host_ns: int  # until custom_kernel returned to Python
     exposed: bool  # the device reached the start event before the call had been queued: launch latency was timed
 
 
@@ -111,8 +111,8 @@ class GpuTimer:
     Work on another queue that the call did not wait for is missing from that copy, and what it takes until the whole
     device is idle counts as the call's. Work that slips in between the event and the copy delays the copy: compared with a
     second copy, that delay counts too. So does the time for which another context had the device while it was held.
-    By how much the first copy keeps the host longer varies: it counts as launching does, which the referee's accounts
-    bound, and as the call's where it varies by more than copies do.
+    What the first copy keeps the host longer counts beyond what copies vary by; below that the bursts bound it, which are
+    timed as a whole.
     """
 
     def __init__(self, device: torch.device, cold: Cold, synchronized: bool = True, occupied: bool = True):
@@ -142,7 +142,7 @@ class GpuTimer:
         elapsed_ns = round(self._elapsed(self._start, self._end) * 1e6) + self._holder.lost_ns
         hidden = sleep_ns > 0 and not exposed  # else the copies wait for the host
         late_ns = max(first_ns - 2 * second_ns - QUEUE_JITTER_NS, self._late_ns() if hidden else 0, 0)
-        return Sample(elapsed_ns + elsewhere_ns + late_ns, host_ns + max(0, first_ns - second_ns), exposed), kept
+        return Sample(elapsed_ns + elsewhere_ns + late_ns, host_ns, exposed), kept
 
     def run(self, call: Callable[[], Any], keep: Keep = as_it_is) -> tuple[Sample, Any]:
         self._synchronize(self._device)
