@@ -3408,18 +3408,27 @@ __device__ __forceinline__ void tile_output(float (&acc)[16][4], uint32_t tile, 
 CUDA_COMBINE = r"""// From the warpgroups' accumulators to the output.
 //
 // The blocks of a cluster send each other (max, sum), so that each can scale what it has to the cluster's normalised output. Every
-// block then sends, in 16 bits, to each other block that block's share of the 16 x 512 outputs, and sums the share it owns. Both exchanges
-// are asynchronous copies that the receiver's mbarrier counts: a cluster barrier would cost more. Clusters of one sequence (groups)
+// block then sends to each other block that block's share of the 16 x 512 outputs, and sums the share it owns. Both exchanges are
+// asynchronous copies that the receiver's mbarrier counts: a cluster barrier would cost more. Clusters of one sequence (groups)
 // meet in global memory, where the last to arrive combines them.
 //
 // A unit is 128 dims of one row: what one warp holds of it. The owner of unit u in a cluster of C is block u * C / 64.
 #pragma once
 #include "attend.cuh"
 
-constexpr int UNITS = ROWS * 4, UNIT_BYTES = 128 * 2;
-constexpr int OUTBOX_PITCH = D_V * 2 + 32;               // bytes; rows start in different banks
-constexpr int OUTBOX_BYTES = ROWS * OUTBOX_PITCH;
-constexpr int INBOX_BYTES = (UNITS + MAX_CLUSTER) * UNIT_BYTES;   // cluster * ceil(64 / cluster) units
+// What blocks send each other is f16 for fp8 caches, whose scale is applied later; bf16 for mxfp4 ones, whose values may not fit f16; and fp32 for
+// bf16 ones, to whose rounding another would add as much again.
+template <Kv KV>
+constexpr int VALUE_BYTES = KV == Kv::bf16 ? 4 : 2;
+constexpr int UNITS = ROWS * 4;
+template <Kv KV>
+constexpr int UNIT_BYTES = 128 * VALUE_BYTES<KV>;
+template <Kv KV>
+constexpr int OUTBOX_PITCH = D_V * VALUE_BYTES<KV> + 32;   // bytes; rows start in different banks
+template <Kv KV>
+constexpr int OUTBOX_BYTES = ROWS * OUTBOX_PITCH<KV>;
+template <Kv KV>
+constexpr int INBOX_BYTES = (UNITS + MAX_CLUSTER) * UNIT_BYTES<KV>;   // cluster * ceil(64 / cluster) units
 constexpr int swap_bytes(int warpgroups) { return 2 * (warpgroups - 1) * 8 * 128 * 16; }
 constexpr int FINISH_BARRIER = 15;
 
@@ -3429,7 +3438,7 @@ struct Exchange {
   float2* ml;                                            // [warpgroups][16] (max, sum) of this block's warpgroups
   float* warp_sum;                                       // [warpgroups][4][16]
   float4* swap;                                          // [2 halves][warpgroups - 1][8][128]
-  uint8_t *outbox, *inbox;                               // [16][OUTBOX_PITCH]; [cluster][units of a block][256]
+  uint8_t *outbox, *inbox;                               // [16][OUTBOX_PITCH]; [cluster][units of a block][UNIT_BYTES]
   uint32_t table_full, inbox_full;                       // mbarriers
 };
 
@@ -3444,23 +3453,39 @@ struct Share {
 };
 
 // One thread, before the block's cluster_arrive.
+template <Kv KV>
 __device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, unsigned cluster) {
   const Share mine(rank, cluster);
   mbar_init(e.table_full, 1);
   mbar_init(e.inbox_full, 1);
   mbar_init_fence();
   mbar_expect(e.table_full, cluster * ROWS * 8);
-  mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES);
+  mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES<KV>);
 }
 
-// A share of the output between blocks: f16 for fp8 caches, whose scale is applied later; bf16 for others, whose values may not fit f16.
+// Four values of a share, to where they lie between blocks and back.
 template <Kv KV>
-__device__ __forceinline__ uint32_t pack_share(float lo, float hi) {
-  return KV == Kv::e4m3 ? pack_f16(lo, hi) : pack_bf16(lo, hi);
+__device__ __forceinline__ void store_share(uint8_t* at, float4 o) {
+  if constexpr (KV == Kv::bf16)
+    *reinterpret_cast<float4*>(at) = o;
+  else if constexpr (KV == Kv::e4m3)
+    *reinterpret_cast<uint2*>(at) = make_uint2(pack_f16(o.x, o.y), pack_f16(o.z, o.w));
+  else
+    *reinterpret_cast<uint2*>(at) = make_uint2(pack_bf16(o.x, o.y), pack_bf16(o.z, o.w));
 }
 template <Kv KV>
-__device__ __forceinline__ float2 unpack_share(uint32_t x) {
-  return KV != Kv::e4m3 ? make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)) : unpack_f16(x);
+__device__ __forceinline__ float4 load_share(const uint8_t* at) {
+  if constexpr (KV == Kv::bf16) {
+    return *reinterpret_cast<const float4*>(at);
+  } else {
+    const uint2 x = *reinterpret_cast<const uint2*>(at);
+    if constexpr (KV == Kv::e4m3) {
+      const float2 lo = unpack_f16(x.x), hi = unpack_f16(x.y);
+      return make_float4(lo.x, lo.y, hi.x, hi.y);
+    } else {
+      return make_float4(__uint_as_float(x.x << 16), __uint_as_float(x.x & 0xffff0000u), __uint_as_float(x.y << 16), __uint_as_float(x.y & 0xffff0000u));
+    }
+  }
 }
 
 // Weight of a part with maximum m under the common maximum; parts without tokens weigh nothing.
@@ -3598,8 +3623,7 @@ __device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const
   if (a.cluster > 1) {
 #pragma unroll
     for (int c = 0; c < 8; c++) {
-      const float4 o = four_dims<KV>(x, c, k, lane);
-      *reinterpret_cast<uint2*>(e.outbox + row * OUTBOX_PITCH + (dim + c * 16) * 2) = make_uint2(pack_share<KV>(o.x, o.y), pack_share<KV>(o.z, o.w));
+      store_share<KV>(e.outbox + row * OUTBOX_PITCH<KV> + (dim + c * 16) * VALUE_BYTES<KV>, four_dims<KV>(x, c, k, lane));
     }
   } else if (a.groups == 1) {
 #pragma unroll
@@ -3611,13 +3635,14 @@ __device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const
 }
 
 // One lane sends one row of the outbox, at most two owners' worth.
+template <Kv KV>
 __device__ __forceinline__ void send_row(const Args& a, const Work& w, const Exchange& e, unsigned row) {
   for (unsigned unit = row * 4, next; unit < row * 4 + 4; unit = next) {
     const unsigned owner = unit * a.cluster / UNITS;
     const Share share(owner, a.cluster);
     next = min(share.end, row * 4 + 4);
-    bulk_copy_to_cluster(cluster_addr(smem_u32(e.inbox) + (w.rank * share.units + unit - share.first) * UNIT_BYTES, owner),
-                         smem_u32(e.outbox) + row * OUTBOX_PITCH + (unit & 3) * UNIT_BYTES, (next - unit) * UNIT_BYTES,
+    bulk_copy_to_cluster(cluster_addr(smem_u32(e.inbox) + (w.rank * share.units + unit - share.first) * UNIT_BYTES<KV>, owner),
+                         smem_u32(e.outbox) + row * OUTBOX_PITCH<KV> + (unit & 3) * UNIT_BYTES<KV>, (next - unit) * UNIT_BYTES<KV>,
                          cluster_addr(e.inbox_full, owner));
   }
 }
@@ -3626,12 +3651,11 @@ __device__ __forceinline__ void send_row(const Args& a, const Work& w, const Exc
 template <Kv KV>
 __device__ __forceinline__ float4 sum_inbox(const Args& a, const Exchange& e, const Share& mine, int local_unit, int piece) {
   float4 o = make_float4(0.f, 0.f, 0.f, 0.f);
-  const uint8_t* src = e.inbox + local_unit * UNIT_BYTES + piece * 8;
+  const uint8_t* src = e.inbox + local_unit * UNIT_BYTES<KV> + piece * 4 * VALUE_BYTES<KV>;
 #pragma unroll 8
   for (int c = 0; c < a.cluster; c++) {
-    const uint2 x = *reinterpret_cast<const uint2*>(src + c * mine.units * UNIT_BYTES);
-    const float2 lo = unpack_share<KV>(x.x), hi = unpack_share<KV>(x.y);
-    o = make_float4(o.x + lo.x, o.y + lo.y, o.z + hi.x, o.w + hi.y);
+    const float4 x = load_share<KV>(src + c * mine.units * UNIT_BYTES<KV>);
+    o = make_float4(o.x + x.x, o.y + x.y, o.z + x.z, o.w + x.w);
   }
   return o;
 }
@@ -3702,7 +3726,7 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
     fence_async_proxy();
     bar_sync(FINISH_BARRIER, N);
     const int row = lane * NWG * 4 + wg * 4 + warp;      // each copy takes its warp some 70 cycles: spread them
-    if (row < ROWS) send_row(a, w, e, row);
+    if (row < ROWS) send_row<KV>(a, w, e, row);
     __syncwarp();
     mbar_wait(e.inbox_full, 0);
     cluster_arrive();
@@ -3744,8 +3768,8 @@ struct Block {
   static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
   static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
-  static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES;
-  static_assert(INBOX + INBOX_BYTES <= Q);
+  static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES<KV>;
+  static_assert(INBOX + INBOX_BYTES<KV> <= Q);
   static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
 
   static __device__ __forceinline__ Exchange exchange(uint8_t* smem) {
@@ -3757,7 +3781,7 @@ struct Block {
   // One thread, before the block's cluster_arrive. `fillers`: arrivals that make a tile full.
   static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers) {
     const uint32_t full = smem_u32(smem) + FULL, empty = smem_u32(smem) + EMPTY;
-    init_exchange(exchange(smem), blockIdx.x, a.cluster);
+    init_exchange<KV>(exchange(smem), blockIdx.x, a.cluster);
     for (int i = 0; i < STAGES; i++) {
       mbar_init(full + i * 8, fillers);
       mbar_init(empty + i * 8, 4);
@@ -4189,7 +4213,7 @@ CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache. SCORING warpgroups tak
 template <int SCORING, int PACKED_>
 struct Unpacked : Block<Kv::e5m2, SCORING, 1, SCORING, V_BYTES, SCORING, (SCORING + 1) * 128> {
   static constexpr int PACKED = PACKED_, PACKED_SLOTS = PACKED * SCORING, REFERENCES = (Unpacked::END + 15) & ~15;
-  static constexpr int SCRATCH = (Unpacked::INBOX + INBOX_BYTES + 15) & ~15;
+  static constexpr int SCRATCH = (Unpacked::INBOX + INBOX_BYTES<Kv::e5m2> + 15) & ~15;
   static constexpr int PACKED_AT = REFERENCES + SCORING * ROWS * 4, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES;
   static constexpr int SMEM = PACKED_FULL + PACKED_SLOTS * 8;
   static constexpr int SCORER_REGISTERS = 112, HOLDER_REGISTERS = 176;         // of 128 each at first

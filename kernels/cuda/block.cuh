@@ -15,8 +15,8 @@ struct Block {
   static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
   static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
-  static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES;
-  static_assert(INBOX + INBOX_BYTES <= Q);
+  static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES<KV>;
+  static_assert(INBOX + INBOX_BYTES<KV> <= Q);
   static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
 
   static __device__ __forceinline__ Exchange exchange(uint8_t* smem) {
@@ -28,7 +28,7 @@ struct Block {
   // One thread, before the block's cluster_arrive. `fillers`: arrivals that make a tile full.
   static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers) {
     const uint32_t full = smem_u32(smem) + FULL, empty = smem_u32(smem) + EMPTY;
-    init_exchange(exchange(smem), blockIdx.x, a.cluster);
+    init_exchange<KV>(exchange(smem), blockIdx.x, a.cluster);
     for (int i = 0; i < STAGES; i++) {
       mbar_init(full + i * 8, fillers);
       mbar_init(empty + i * 8, 4);

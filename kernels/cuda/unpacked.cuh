@@ -10,7 +10,7 @@
 template <int SCORING, int PACKED_>
 struct Unpacked : Block<Kv::e5m2, SCORING, 1, SCORING, V_BYTES, SCORING, (SCORING + 1) * 128> {
   static constexpr int PACKED = PACKED_, PACKED_SLOTS = PACKED * SCORING, REFERENCES = (Unpacked::END + 15) & ~15;
-  static constexpr int SCRATCH = (Unpacked::INBOX + INBOX_BYTES + 15) & ~15;
+  static constexpr int SCRATCH = (Unpacked::INBOX + INBOX_BYTES<Kv::e5m2> + 15) & ~15;
   static constexpr int PACKED_AT = REFERENCES + SCORING * ROWS * 4, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES;
   static constexpr int SMEM = PACKED_FULL + PACKED_SLOTS * 8;
   static constexpr int SCORER_REGISTERS = 112, HOLDER_REGISTERS = 176;         // of 128 each at first
