@@ -2725,17 +2725,8 @@ __device__ __forceinline__ void bulk_copy_to_cluster(uint32_t dst, uint32_t src,
 // ---- matrix instructions
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// After it `d` may be read: the compiler must not move a use of it before the wait.
-__device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-               :
-               : "memory");
-}
-
-// The same for all but the last GROUPS committed groups, which made `d`.
-template <int GROUPS>
+// All but the last GROUPS committed groups are complete. `d`, which they made, may be read: the compiler must not move a use of it before the wait.
+template <int GROUPS = 0>
 __device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
   asm volatile("wgmma.wait_group.sync.aligned %16;"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
@@ -3074,11 +3065,15 @@ __device__ __forceinline__ int q_offset16(int row, int dim) {
   return (dim >> 6) * Q_BOX16 + (off ^ (((off >> 7) & 7) << 4));
 }
 
-// Two bf16 times a power of two, as f16 (exact but below 2^-14): e4m3 parts hi and lo with x = hi + lo / 16.
-__device__ __forceinline__ void split_pair(uint16_t& hi, uint16_t& lo, uint32_t bf16x2, float inverse) {
-  const uint32_t x = pack_f16(__uint_as_float(bf16x2 << 16) * inverse, __uint_as_float(bf16x2 & 0xffff0000u) * inverse);
+// Two f16 as e4m3 parts: x = hi + lo / 16, but for what eight significant bits do not hold.
+__device__ __forceinline__ void split_e4m3(uint16_t& hi, uint16_t& lo, uint32_t x) {
   hi = f16x2_to_e4m3x2(x);
   lo = f16x2_to_e4m3x2(mul_f16x2(sub_f16x2(x, e4m3x2_to_f16x2(hi)), 0x4c004c00u));   // 16
+}
+
+// Two bf16 times a power of two, as f16 (exact but below 2^-14), in two parts.
+__device__ __forceinline__ void split_pair(uint16_t& hi, uint16_t& lo, uint32_t bf16x2, float inverse) {
+  split_e4m3(hi, lo, pack_f16(__uint_as_float(bf16x2 << 16) * inverse, __uint_as_float(bf16x2 & 0xffff0000u) * inverse));
 }
 
 // The rows of one warp: WARPS warps share 16 rows. Loading is apart from storing so that other work hides its latency.
@@ -3208,6 +3203,7 @@ struct Output {
 // K-major operand descriptor. Low word: address / 16 (and a leading offset that swizzled layouts ignore). High word: bytes from
 // eight rows to the next / 16 and the swizzle (1 = 128 B, 2 = 64 B).
 __device__ __forceinline__ uint32_t operand_low(uint32_t addr) { return ((addr & 0x3FFFF) >> 4) | (1u << 16); }
+constexpr uint32_t WIDE_ROWS = (1024u >> 4) | (1u << 30), NARROW_ROWS = (512u >> 4) | (2u << 30);   // of 128 and of 64 bytes
 
 // Starts d = K[64 tokens, 576] Q^T; d is complete after wgmma_wait. Element (token, column): d[4 j + 2 (token >= 8) + odd], column
 // 8 j + 2 (lane % 4) + odd; a column is a row of Q, or of [Qhi; Qlo].
@@ -3218,7 +3214,7 @@ __device__ __forceinline__ void start_scores(float (&d)[SCORES<KV>], uint32_t ti
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < STEPS; k++) {
-    const uint32_t high = k < ROPE ? (1024u >> 4) | (1u << 30) : (512u >> 4) | (2u << 30);
+    const uint32_t high = k < ROPE ? WIDE_ROWS : NARROW_ROWS;
     const uint64_t a = pack_u64(tile_low + ((k >> 2) * BOX + (k & 3) * 32) / 16, high);
     const uint64_t b = pack_u64(q_low + ((k >> 2) * QUERY_BOX + (k & 3) * 32) / 16, high);
     if constexpr (KV == Kv::bf16)
@@ -3266,11 +3262,7 @@ __device__ __forceinline__ void store_p(uint32_t addr, const float (&p)[8]) {
   if (KV == Kv::e5m2) {
     uint16_t hi[4], lo[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const uint32_t both = pack_f16(p[i], p[i + 4]);
-      hi[i] = f16x2_to_e4m3x2(both);
-      lo[i] = f16x2_to_e4m3x2(mul_f16x2(sub_f16x2(both, e4m3x2_to_f16x2(hi[i])), 0x4c004c00u));   // 16
-    }
+    for (int i = 0; i < 4; i++) split_e4m3(hi[i], lo[i], pack_f16(p[i], p[i + 4]));
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       x[i] = hi[2 * i] | (uint32_t)hi[2 * i + 1] << 16;
@@ -4064,7 +4056,7 @@ constexpr int V_BYTES = D_V * TILE;
 constexpr int HOLD_BARRIER = 12, SUMS_BARRIER = 13;
 
 // 64-byte-swizzled operand of 64 bytes a row.
-__device__ __forceinline__ uint64_t narrow_operand(uint32_t addr) { return pack_u64(operand_low(addr), (512u >> 4) | (2u << 30)); }
+__device__ __forceinline__ uint64_t narrow_operand(uint32_t addr) { return pack_u64(operand_low(addr), NARROW_ROWS); }
 
 // A warp's rows of V^T, this lane's being 64 b + 16 warp + 8 h + lane / 4, for output rows 8 n + 2 (lane % 4) + c.
 struct HeldOutput {
@@ -4286,7 +4278,7 @@ struct Scorer {
     wgmma_fence();
 #pragma unroll
     for (int j = 0; j < 4; j++)
-      wgmma_e5m2(d, operand[j], pack_u64(q_low + (group * Q_BOX + j * 32) / 16, (1024u >> 4) | (1u << 30)), group + j);
+      wgmma_e5m2(d, operand[j], pack_u64(q_low + (group * Q_BOX + j * 32) / 16, WIDE_ROWS), group + j);
     wgmma_commit();
   }
   __device__ __forceinline__ void score_rope(float (&d)[16], uint32_t (&operand)[2][4], const TokenQuarter& low, const TokenQuarter& high, int q,
@@ -4298,7 +4290,7 @@ struct Scorer {
     }
     wgmma_fence();
 #pragma unroll
-    for (int j = 0; j < 2; j++) wgmma_e5m2(d, operand[j], pack_u64(q_low + (4 * Q_BOX + j * 32) / 16, (512u >> 4) | (2u << 30)), 1);
+    for (int j = 0; j < 2; j++) wgmma_e5m2(d, operand[j], pack_u64(q_low + (4 * Q_BOX + j * 32) / 16, NARROW_ROWS), 1);
     wgmma_commit();
   }
   // To V^T, whose row `lane` of the first 32 has this warp's 16 bytes at `v`.
@@ -4523,6 +4515,7 @@ from pathlib import Path
 
 import torch
 
+H200_MULTIPROCESSORS = 132
 NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
 
 
@@ -4541,6 +4534,11 @@ def hopper_unavailable(device: torch.device) -> str | None:
     if capability != (9, 0):
         return f"the CUDA backend is written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
     return None if find_nvcc() else "nvcc is needed to compile the CUDA backend (PATH, CUDA_HOME)"
+
+
+def hopper_multiprocessors(device: torch.device) -> int:
+    """How many multiprocessors a device has; for a CPU, on which parameters can still be computed, an H200's."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else H200_MULTIPROCESSORS
 
 
 @functools.cache
@@ -4605,7 +4603,7 @@ import torch
 #     CUDA_VARIANTS,
 # )
 # from kernels.layout import V_DIM, Shape, shape_of
-# from kernels.nvcc import compile_library, hopper_unavailable, library_cache
+# from kernels.nvcc import compile_library, hopper_multiprocessors, hopper_unavailable, library_cache
 from task import input_t
 
 CUDA_SOURCES = {
@@ -4634,7 +4632,6 @@ CUDA_KERNELS = (
 CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
 CUDA_MAX_CLUSTER = 16
 CUDA_MAX_SPLITS = 64
-H200_MULTIPROCESSORS = 132
 MXFP4_TILES = 24  # of a block; measured on an H200: 16 are faster as fp8, 32 as mxfp4
 MAP_ALIGNMENT = 64
 MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
@@ -4686,8 +4683,7 @@ class CudaBackend:
         """Enough blocks to fill the device: clusters of splits, or for many sequences none. mxfp4 where a block has so many
         tiles that reading a third fewer bytes outweighs the unpacking; narrow fp8 blocks where two of them fill each other's
         gaps between sequences."""
-        on_gpu = device.type == "cuda"
-        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
+        multiprocessors = hopper_multiprocessors(device)
         blocks = shape.batch * -(-shape.rows // CUDA_ROWS)
         tiles = max(-(-shape.kv_len // CUDA_TILE), 1)
         sizes = range(1, min(tiles, CUDA_MAX_CLUSTER) + 1)

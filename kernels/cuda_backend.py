@@ -25,7 +25,7 @@ from kernels.assets import (
     CUDA_VARIANTS,
 )
 from kernels.layout import V_DIM, Shape, shape_of
-from kernels.nvcc import compile_library, hopper_unavailable, library_cache
+from kernels.nvcc import compile_library, hopper_multiprocessors, hopper_unavailable, library_cache
 from task import input_t
 
 CUDA_SOURCES = {
@@ -54,7 +54,6 @@ CUDA_KERNELS = (
 CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
 CUDA_MAX_CLUSTER = 16
 CUDA_MAX_SPLITS = 64
-H200_MULTIPROCESSORS = 132
 MXFP4_TILES = 24  # of a block; measured on an H200: 16 are faster as fp8, 32 as mxfp4
 MAP_ALIGNMENT = 64
 MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
@@ -106,8 +105,7 @@ class CudaBackend:
         """Enough blocks to fill the device: clusters of splits, or for many sequences none. mxfp4 where a block has so many
         tiles that reading a third fewer bytes outweighs the unpacking; narrow fp8 blocks where two of them fill each other's
         gaps between sequences."""
-        on_gpu = device.type == "cuda"
-        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
+        multiprocessors = hopper_multiprocessors(device)
         blocks = shape.batch * -(-shape.rows // CUDA_ROWS)
         tiles = max(-(-shape.kv_len // CUDA_TILE), 1)
         sizes = range(1, min(tiles, CUDA_MAX_CLUSTER) + 1)

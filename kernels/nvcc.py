@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+H200_MULTIPROCESSORS = 132
 NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
 
 
@@ -30,6 +31,11 @@ def hopper_unavailable(device: torch.device) -> str | None:
     if capability != (9, 0):
         return f"the CUDA backend is written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
     return None if find_nvcc() else "nvcc is needed to compile the CUDA backend (PATH, CUDA_HOME)"
+
+
+def hopper_multiprocessors(device: torch.device) -> int:
+    """How many multiprocessors a device has; for a CPU, on which parameters can still be computed, an H200's."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else H200_MULTIPROCESSORS
 
 
 @functools.cache

@@ -19,6 +19,7 @@ import os
 import random
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -276,7 +277,7 @@ def _times(entry: Entry) -> list[tuple[str, float | None]]:
 
 
 def _median_ns(outcome: Outcome) -> float | None:
-    return float(sorted(outcome.samples_ns)[len(outcome.samples_ns) // 2]) if outcome.ok and outcome.samples_ns else None
+    return float(statistics.median(outcome.samples_ns)) if outcome.ok and outcome.samples_ns else None
 
 
 def _words(variant: Variant | None) -> str:

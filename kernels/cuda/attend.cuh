@@ -55,6 +55,7 @@ struct Output {
 // K-major operand descriptor. Low word: address / 16 (and a leading offset that swizzled layouts ignore). High word: bytes from
 // eight rows to the next / 16 and the swizzle (1 = 128 B, 2 = 64 B).
 __device__ __forceinline__ uint32_t operand_low(uint32_t addr) { return ((addr & 0x3FFFF) >> 4) | (1u << 16); }
+constexpr uint32_t WIDE_ROWS = (1024u >> 4) | (1u << 30), NARROW_ROWS = (512u >> 4) | (2u << 30);   // of 128 and of 64 bytes
 
 // Starts d = K[64 tokens, 576] Q^T; d is complete after wgmma_wait. Element (token, column): d[4 j + 2 (token >= 8) + odd], column
 // 8 j + 2 (lane % 4) + odd; a column is a row of Q, or of [Qhi; Qlo].
@@ -65,7 +66,7 @@ __device__ __forceinline__ void start_scores(float (&d)[SCORES<KV>], uint32_t ti
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < STEPS; k++) {
-    const uint32_t high = k < ROPE ? (1024u >> 4) | (1u << 30) : (512u >> 4) | (2u << 30);
+    const uint32_t high = k < ROPE ? WIDE_ROWS : NARROW_ROWS;
     const uint64_t a = pack_u64(tile_low + ((k >> 2) * BOX + (k & 3) * 32) / 16, high);
     const uint64_t b = pack_u64(q_low + ((k >> 2) * QUERY_BOX + (k & 3) * 32) / 16, high);
     if constexpr (KV == Kv::bf16)
@@ -113,11 +114,7 @@ __device__ __forceinline__ void store_p(uint32_t addr, const float (&p)[8]) {
   if (KV == Kv::e5m2) {
     uint16_t hi[4], lo[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const uint32_t both = pack_f16(p[i], p[i + 4]);
-      hi[i] = f16x2_to_e4m3x2(both);
-      lo[i] = f16x2_to_e4m3x2(mul_f16x2(sub_f16x2(both, e4m3x2_to_f16x2(hi[i])), 0x4c004c00u));   // 16
-    }
+    for (int i = 0; i < 4; i++) split_e4m3(hi[i], lo[i], pack_f16(p[i], p[i + 4]));
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       x[i] = hi[2 * i] | (uint32_t)hi[2 * i + 1] << 16;

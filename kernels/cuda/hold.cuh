@@ -12,7 +12,7 @@ constexpr int V_BYTES = D_V * TILE;
 constexpr int HOLD_BARRIER = 12, SUMS_BARRIER = 13;
 
 // 64-byte-swizzled operand of 64 bytes a row.
-__device__ __forceinline__ uint64_t narrow_operand(uint32_t addr) { return pack_u64(operand_low(addr), (512u >> 4) | (2u << 30)); }
+__device__ __forceinline__ uint64_t narrow_operand(uint32_t addr) { return pack_u64(operand_low(addr), NARROW_ROWS); }
 
 // A warp's rows of V^T, this lane's being 64 b + 16 warp + 8 h + lane / 4, for output rows 8 n + 2 (lane % 4) + c.
 struct HeldOutput {

@@ -125,17 +125,8 @@ __device__ __forceinline__ void bulk_copy_to_cluster(uint32_t dst, uint32_t src,
 // ---- matrix instructions
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// After it `d` may be read: the compiler must not move a use of it before the wait.
-__device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-               :
-               : "memory");
-}
-
-// The same for all but the last GROUPS committed groups, which made `d`.
-template <int GROUPS>
+// All but the last GROUPS committed groups are complete. `d`, which they made, may be read: the compiler must not move a use of it before the wait.
+template <int GROUPS = 0>
 __device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
   asm volatile("wgmma.wait_group.sync.aligned %16;"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),

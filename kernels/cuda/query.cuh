@@ -30,11 +30,15 @@ __device__ __forceinline__ int q_offset16(int row, int dim) {
   return (dim >> 6) * Q_BOX16 + (off ^ (((off >> 7) & 7) << 4));
 }
 
-// Two bf16 times a power of two, as f16 (exact but below 2^-14): e4m3 parts hi and lo with x = hi + lo / 16.
-__device__ __forceinline__ void split_pair(uint16_t& hi, uint16_t& lo, uint32_t bf16x2, float inverse) {
-  const uint32_t x = pack_f16(__uint_as_float(bf16x2 << 16) * inverse, __uint_as_float(bf16x2 & 0xffff0000u) * inverse);
+// Two f16 as e4m3 parts: x = hi + lo / 16, but for what eight significant bits do not hold.
+__device__ __forceinline__ void split_e4m3(uint16_t& hi, uint16_t& lo, uint32_t x) {
   hi = f16x2_to_e4m3x2(x);
   lo = f16x2_to_e4m3x2(mul_f16x2(sub_f16x2(x, e4m3x2_to_f16x2(hi)), 0x4c004c00u));   // 16
+}
+
+// Two bf16 times a power of two, as f16 (exact but below 2^-14), in two parts.
+__device__ __forceinline__ void split_pair(uint16_t& hi, uint16_t& lo, uint32_t bf16x2, float inverse) {
+  split_e4m3(hi, lo, pack_f16(__uint_as_float(bf16x2 << 16) * inverse, __uint_as_float(bf16x2 & 0xffff0000u) * inverse));
 }
 
 // The rows of one warp: WARPS warps share 16 rows. Loading is apart from storing so that other work hides its latency.

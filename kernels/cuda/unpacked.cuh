@@ -83,7 +83,7 @@ struct Scorer {
     wgmma_fence();
 #pragma unroll
     for (int j = 0; j < 4; j++)
-      wgmma_e5m2(d, operand[j], pack_u64(q_low + (group * Q_BOX + j * 32) / 16, (1024u >> 4) | (1u << 30)), group + j);
+      wgmma_e5m2(d, operand[j], pack_u64(q_low + (group * Q_BOX + j * 32) / 16, WIDE_ROWS), group + j);
     wgmma_commit();
   }
   __device__ __forceinline__ void score_rope(float (&d)[16], uint32_t (&operand)[2][4], const TokenQuarter& low, const TokenQuarter& high, int q,
@@ -95,7 +95,7 @@ struct Scorer {
     }
     wgmma_fence();
 #pragma unroll
-    for (int j = 0; j < 2; j++) wgmma_e5m2(d, operand[j], pack_u64(q_low + (4 * Q_BOX + j * 32) / 16, (512u >> 4) | (2u << 30)), 1);
+    for (int j = 0; j < 2; j++) wgmma_e5m2(d, operand[j], pack_u64(q_low + (4 * Q_BOX + j * 32) / 16, NARROW_ROWS), 1);
     wgmma_commit();
   }
   // To V^T, whose row `lane` of the first 32 has this warp's 16 bytes at `v`.

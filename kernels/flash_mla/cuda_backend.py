@@ -21,7 +21,7 @@ from kernels.flash_mla.assets import (
     SPARSE_QUERY,
 )
 from kernels.flash_mla.call import V_DIM, Call, Workload
-from kernels.nvcc import compile_library, hopper_unavailable, library_cache
+from kernels.nvcc import compile_library, hopper_multiprocessors, hopper_unavailable, library_cache
 from kernels.triton_launch import ceil_div, planned_on
 
 SPARSE_SOURCES = {
@@ -40,7 +40,6 @@ SPARSE_ROW_BYTES = 656  # of a cached token
 SPARSE_MAX_SPLITS = 128
 BLOCK_OVERHEAD_TILES = 1.5  # what starting and ending a block costs
 MAX_BLOCKS = 2**31 - 1
-H200_MULTIPROCESSORS = 132
 SPARSE_POINTERS = ("q", "cache", "indices", "length", "sink", "zeros", "out", "lse", "part", "part_lse")
 SPARSE_INTS = ("tokens", "heads", "q_len", "topk", "cache_tokens", "page_size", "splits", "row_blocks")
 
@@ -80,9 +79,7 @@ class SparseCudaBackend:
         return None if call.extra_cache is None else "the CUDA kernels serve no extra_k_cache"
 
     def default_params(self, shape: Workload, device: torch.device) -> dict[str, Any]:
-        on_gpu = device.type == "cuda"
-        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
-        return {"num_kv_splits": best_splits(shape, multiprocessors)}
+        return {"num_kv_splits": best_splits(shape, hopper_multiprocessors(device))}
 
     def plan(self, call: Call, params: dict[str, Any]) -> Callable[[Call], tuple[torch.Tensor, torch.Tensor]]:
         return planned_on(call.q.device, lambda: SparsePlan(call, params))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kernels.nvcc import compile_library, hopper_unavailable, library_cache
+from kernels.nvcc import compile_library, hopper_multiprocessors, hopper_unavailable, library_cache
 from kernels.nvfp4_msa.assets import (
     CUDA_ATTEND,
     CUDA_ATTEND_NARROW,
@@ -48,7 +48,6 @@ CUDA_SPLITS = (1, 2, 4, 8)  # blocks of a cluster
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
-H200_MULTIPROCESSORS = 132
 CUDA_INPUTS = Inputs._fields[:-1]
 CUDA_POINTERS = (*CUDA_INPUTS, "out")
 CUDA_INTS = ("rows", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "split_bits")
@@ -129,9 +128,7 @@ class CudaBackend:
         return hopper_unavailable(device)
 
     def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
-        on_gpu = device.type == "cuda"
-        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
-        variant, splits = cheapest(shape, multiprocessors)
+        variant, splits = cheapest(shape, hopper_multiprocessors(device))
         return {"num_kv_splits": splits, **variant.params}
 
     def plan(self, data: tuple, params: dict[str, Any]) -> Callable[[tuple], torch.Tensor]:

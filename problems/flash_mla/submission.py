@@ -1388,6 +1388,7 @@ from pathlib import Path
 
 import torch
 
+H200_MULTIPROCESSORS = 132
 NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
 
 
@@ -1406,6 +1407,11 @@ def hopper_unavailable(device: torch.device) -> str | None:
     if capability != (9, 0):
         return f"the CUDA backend is written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
     return None if find_nvcc() else "nvcc is needed to compile the CUDA backend (PATH, CUDA_HOME)"
+
+
+def hopper_multiprocessors(device: torch.device) -> int:
+    """How many multiprocessors a device has; for a CPU, on which parameters can still be computed, an H200's."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else H200_MULTIPROCESSORS
 
 
 @functools.cache
@@ -1570,17 +1576,8 @@ __device__ __forceinline__ void bulk_copy_to_cluster(uint32_t dst, uint32_t src,
 // ---- matrix instructions
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// After it `d` may be read: the compiler must not move a use of it before the wait.
-__device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-               :
-               : "memory");
-}
-
-// The same for all but the last GROUPS committed groups, which made `d`.
-template <int GROUPS>
+// All but the last GROUPS committed groups are complete. `d`, which they made, may be read: the compiler must not move a use of it before the wait.
+template <int GROUPS = 0>
 __device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
   asm volatile("wgmma.wait_group.sync.aligned %16;"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
@@ -2553,7 +2550,7 @@ import torch
 #     SPARSE_QUERY,
 # )
 # from kernels.flash_mla.call import V_DIM, Call, Workload
-# from kernels.nvcc import compile_library, hopper_unavailable, library_cache
+# from kernels.nvcc import compile_library, hopper_multiprocessors, hopper_unavailable, library_cache
 # from kernels.triton_launch import ceil_div, planned_on
 
 SPARSE_SOURCES = {
@@ -2572,7 +2569,6 @@ SPARSE_ROW_BYTES = 656  # of a cached token
 SPARSE_MAX_SPLITS = 128
 BLOCK_OVERHEAD_TILES = 1.5  # what starting and ending a block costs
 MAX_BLOCKS = 2**31 - 1
-H200_MULTIPROCESSORS = 132
 SPARSE_POINTERS = ("q", "cache", "indices", "length", "sink", "zeros", "out", "lse", "part", "part_lse")
 SPARSE_INTS = ("tokens", "heads", "q_len", "topk", "cache_tokens", "page_size", "splits", "row_blocks")
 
@@ -2612,9 +2608,7 @@ class SparseCudaBackend:
         return None if call.extra_cache is None else "the CUDA kernels serve no extra_k_cache"
 
     def default_params(self, shape: Workload, device: torch.device) -> dict[str, Any]:
-        on_gpu = device.type == "cuda"
-        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
-        return {"num_kv_splits": best_splits(shape, multiprocessors)}
+        return {"num_kv_splits": best_splits(shape, hopper_multiprocessors(device))}
 
     def plan(self, call: Call, params: dict[str, Any]) -> Callable[[Call], tuple[torch.Tensor, torch.Tensor]]:
         return planned_on(call.q.device, lambda: SparsePlan(call, params))

@@ -2069,6 +2069,7 @@ from pathlib import Path
 
 import torch
 
+H200_MULTIPROCESSORS = 132
 NVCC_OPTIONS = ("-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC")
 
 
@@ -2087,6 +2088,11 @@ def hopper_unavailable(device: torch.device) -> str | None:
     if capability != (9, 0):
         return f"the CUDA backend is written for sm_90a and this GPU is sm_{capability[0]}{capability[1]}"
     return None if find_nvcc() else "nvcc is needed to compile the CUDA backend (PATH, CUDA_HOME)"
+
+
+def hopper_multiprocessors(device: torch.device) -> int:
+    """How many multiprocessors a device has; for a CPU, on which parameters can still be computed, an H200's."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else H200_MULTIPROCESSORS
 
 
 @functools.cache
@@ -2251,17 +2257,8 @@ __device__ __forceinline__ void bulk_copy_to_cluster(uint32_t dst, uint32_t src,
 // ---- matrix instructions
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// After it `d` may be read: the compiler must not move a use of it before the wait.
-__device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-               :
-               : "memory");
-}
-
-// The same for all but the last GROUPS committed groups, which made `d`.
-template <int GROUPS>
+// All but the last GROUPS committed groups are complete. `d`, which they made, may be read: the compiler must not move a use of it before the wait.
+template <int GROUPS = 0>
 __device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
   asm volatile("wgmma.wait_group.sync.aligned %16;"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),
@@ -3394,7 +3391,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-# from kernels.nvcc import compile_library, hopper_unavailable, library_cache
+# from kernels.nvcc import compile_library, hopper_multiprocessors, hopper_unavailable, library_cache
 # from kernels.nvfp4_msa.assets import (
 #     CUDA_ATTEND,
 #     CUDA_ATTEND_NARROW,
@@ -3432,7 +3429,6 @@ CUDA_SPLITS = (1, 2, 4, 8)  # blocks of a cluster
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
-H200_MULTIPROCESSORS = 132
 CUDA_INPUTS = Inputs._fields[:-1]
 CUDA_POINTERS = (*CUDA_INPUTS, "out")
 CUDA_INTS = ("rows", "requests", "q_len", "kv_heads", "group", "topk_rows", "slots", "table_stride", "split_bits")
@@ -3513,9 +3509,7 @@ class CudaBackend:
         return hopper_unavailable(device)
 
     def default_params(self, shape: Shape, device: torch.device) -> dict[str, Any]:
-        on_gpu = device.type == "cuda"
-        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else H200_MULTIPROCESSORS
-        variant, splits = cheapest(shape, multiprocessors)
+        variant, splits = cheapest(shape, hopper_multiprocessors(device))
         return {"num_kv_splits": splits, **variant.params}
 
     def plan(self, data: tuple, params: dict[str, Any]) -> Callable[[tuple], torch.Tensor]:
