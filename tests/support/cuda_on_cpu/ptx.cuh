@@ -293,9 +293,13 @@ void take_sums(float (&d)[N]) {
   std::copy_n(self->wgmma_sums.at(d).begin(), N, d);
   self->wgmma_sums.erase(d);
 }
-template <int GROUPS = 0, int N>
-void wgmma_wait(float (&d)[N]) {
+template <int GROUPS = 0>
+void wgmma_wait(float (&d)[16]) {
   wait_for_wgmmas(GROUPS);
+  take_sums(d);
+}
+inline void wgmma_wait(float (&d)[8]) {
+  wait_for_wgmmas(0);
   take_sums(d);
 }
 template <int GROUPS> void wgmma_wait_for_registers() {}
