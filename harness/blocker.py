@@ -1,11 +1,17 @@
-"""A kernel that takes every place on an NVIDIA device, so that nothing else can run until it ends: PTX, by ctypes.
+"""Two kernels that take every place on an NVIDIA device, so that nothing else can run until they end: PTX, by ctypes.
 
-A device-side sleep occupies one thread: kernels of other queues run beside it. This kernel is launched with as many
+A device-side sleep occupies one thread: kernels of other queues run beside it. `occupy` is launched with as many
 threads as the device can hold, waits by the device's clock, reads a buffer larger than the L2 cache (which also drops
 what copy engines have put there meanwhile), and ends everywhere at once. It uses no shared memory: that would change
 how the multiprocessors divide their L1, and the next kernel would pay for changing it back.
 
-Only another context is not kept out: it gets the device in turns. Such a turn shows as a gap in the kernel's clock.
+The front end of the caller's queue takes some microseconds from there to the first kernel behind its start event; a
+kernel that waits on another queue would take the free places at once. So `linger` waits on a queue of the greatest
+priority: places go to it first, and it keeps them for `linger_ns`, a little less than the caller's queue needs, which
+is measured when the Blocker is made. A kernel that got in between all the same keeps a block of it from its place until
+it ends itself or the other blocks do; a block that begins only then reports how late it is.
+
+Only another context is not kept out: it gets the device in turns. Such a turn shows as a gap in the clock of `occupy`.
 Names and numbers: cuda.h of CUDA 12 and 13; PTX ISA 6.3, "nanosleep", "%globaltimer", "barrier".
 """
 
@@ -13,16 +19,26 @@ import ctypes
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 LIBRARY = "libcuda.so.1"
+FUNCTIONS = (
+    "cuModuleLoadData", "cuModuleGetFunction", "cuDeviceGetAttribute", "cuMemHostAlloc", "cuMemHostGetDevicePointer_v2",
+    "cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority", "cuLaunchKernel",
+)  # fmt: skip
 MULTIPROCESSORS, THREADS_PER_MULTIPROCESSOR = 16, 39  # CU_DEVICE_ATTRIBUTE_*
 BLOCKS_PER_MULTIPROCESSOR = 2  # a block has at most 1024 threads, a multiprocessor up to 2048
 MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
 MAX_LAUNCH = 0xFFFFFFFF
 READ_BYTES = 16  # by one thread at a time
+RUNNING, LOST, LATE, STAMP = range(4)  # words in host memory that the kernels write
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: torch's default queue must not wait for `linger`
+WARM_UP_NS = 200_000_000  # the first launch also loads the kernels, and a device that was idle raises its clock meanwhile
+CALIBRATIONS, CALIBRATION_NS = 16, 300_000  # the host has queued the little that a calibration needs long before
+MARGIN_NS = 500  # by which `linger` ends sooner than the quickest calibration had its first kernel
+NEEDED_LIMIT_NS = 20_000  # on an H200 a kernel of another queue was 3.3 us ahead
 RUNNING_LIMIT_NS = 10_000_000_000  # until the kernel has the whole device; the official clear before it takes 0.03 s
 PTX = b"""
 .version 6.3
@@ -32,6 +48,7 @@ PTX = b"""
 .global .align 4 .u32 begun;    // blocks, of all launches so far
 .global .align 4 .u32 done;     // blocks that have waited and read
 .global .align 4 .u32 given_up; // the last launch that did not have the whole device
+.global .align 8 .u64 released; // by the device's clock: when the last block of `occupy` had waited and read
 .global .align 4 .u32 sink;     // never written; without it the reads would be left out
 
 .visible .entry occupy(
@@ -122,8 +139,10 @@ was_read:
 together:
     bar.sync 0;
     @follower bra end;
-    atom.global.add.u32 count, [done], 1;
     mov.u64 start, %globaltimer;
+    red.global.max.u64 [released], start;
+    membar.gl;
+    atom.global.add.u32 count, [done], 1;
 
 others:
     ld.volatile.global.u32 count, [done];
@@ -140,6 +159,43 @@ end:
     bar.sync 0;
     ret;
 }
+
+.visible .entry linger(
+    .param .u64 late,      // host memory, u32: how long after `released` a block began whose time was up by then, in ns
+    .param .u64 linger_ns  // from `released` on
+)
+.maxntid 1024, 1, 1
+{
+    .reg .pred yes;
+    .reg .b32 thread, gap32;
+    .reg .b64 host, now, let_go, until, gap;
+
+    mov.u64 now, %globaltimer;
+    mov.u32 thread, %tid.x;
+    setp.ne.u32 yes, thread, 0;
+    @yes bra end;
+    ld.volatile.global.u64 let_go, [released];
+    ld.param.u64 until, [linger_ns];
+    add.u64 until, let_go, until;
+    setp.lt.u64 yes, now, until;
+    @yes bra stay;
+    sub.u64 gap, now, let_go;
+    min.u64 gap, gap, 0xffffffff;
+    cvt.u32.u64 gap32, gap;
+    ld.param.u64 host, [late];
+    cvta.to.global.u64 host, host;
+    st.volatile.global.u32 [host], gap32;
+    bra end;
+
+stay:
+    mov.u64 now, %globaltimer;
+    setp.lt.u64 yes, now, until;
+    @yes bra stay;
+
+end:
+    bar.sync 0;
+    ret;
+}
 """
 
 
@@ -151,8 +207,8 @@ class NotHeld(RuntimeError):
     """The device did not become the blocker's: something else was running, or the driver was tampered with."""
 
 
-class Arguments(ctypes.Structure):
-    """The kernel's parameters."""
+class OccupyArguments(ctypes.Structure):
+    """The parameters of `occupy`."""
 
     _fields_ = (
         ("hold_ns", ctypes.c_uint64),
@@ -163,6 +219,21 @@ class Arguments(ctypes.Structure):
     )
 
 
+class LingerArguments(ctypes.Structure):
+    """The parameters of `linger`."""
+
+    _fields_ = (("late", ctypes.c_uint64), ("linger_ns", ctypes.c_uint64))
+
+
+class Kernel(NamedTuple):
+    """What a launch takes, apart from the queue. The arguments are read at every launch."""
+
+    function: ctypes.c_void_p
+    size: tuple[int, int, int, int, int, int]  # blocks, then threads of each, by x, y, z
+    arguments: Any  # a structure
+    pointers: Any  # to its fields
+
+
 class Blocker:
     """Holds one device. Everything that it calls is bound when it is made, before a submission is there."""
 
@@ -170,59 +241,90 @@ class Blocker:
         """buffer: what is read in the end, so that the caches hold nothing else. Raises CannotBlock."""
         if device.type != "cuda":
             raise CannotBlock(f"{device} is not an NVIDIA device")
-        ask = _asker()
+        self._ask = ask = _asker()
         self._now, self._queue, self._index = time.perf_counter_ns, _current_queue(), device.index or 0
-        self._function = _function(ask)
-        processors, threads = (_attribute(ask, which, self._index) for which in (MULTIPROCESSORS, THREADS_PER_MULTIPROCESSOR))
-        self._blocks = processors * BLOCKS_PER_MULTIPROCESSOR
-        self._threads = threads // BLOCKS_PER_MULTIPROCESSOR
-        host, words = _host_words(ask, 2)
-        self._words, self._ask, self._launches = host, ask, itertools.count(1)
-        nbytes = buffer.nbytes // READ_BYTES * READ_BYTES if buffer is not None else 0
+        self._words, words = _host_words(ask, 4)
+        self._own_queue, self._launches = _hurried_queue(ask), itertools.count(1)
         self._buffer = buffer  # keeps the memory
-        self._arguments = Arguments(words=words, buffer=buffer.data_ptr() if buffer is not None else 0, nbytes=nbytes)
-        self._pointers = _pointers(self._arguments)
-        self._try_out()
+        nbytes = buffer.nbytes // READ_BYTES * READ_BYTES if buffer is not None else 0
+        occupying = OccupyArguments(words=words, buffer=buffer.data_ptr() if buffer is not None else 0, nbytes=nbytes)
+        size, (occupy, linger) = _size(ask, self._index), _functions(ask, b"occupy", b"linger")
+        self._occupy = _kernel(occupy, *size, occupying)
+        self._linger = _kernel(linger, *size, LingerArguments(late=words + 4 * LATE))
+        stamp = _kernel(linger, 1, 1, LingerArguments(late=words + 4 * STAMP))
+        self.begins_ns, self.needed_ns = self._calibrate(device, stamp)
+        self.linger_ns = _linger_ns(self.begins_ns, self.needed_ns)
 
     def hold(self, hold_ns: int) -> None:
-        """Take the device, behind what is on the current queue, for `hold_ns` and the time of the read. Returns as soon as
-        nothing else can run there. Raises NotHeld."""
-        number = self._arguments.launch = next(self._launches) & MAX_LAUNCH
-        self._arguments.hold_ns = hold_ns
-        self._start()
-        asked_ns = self._now()
-        while self._words[0] != number:
-            if self._now() - asked_ns > RUNNING_LIMIT_NS:
-                limit = f"within {RUNNING_LIMIT_NS // 10**9} s"
-                raise NotHeld(f"the device was not free for the clock {limit}: leave nothing running on it between calls")
+        """Take the device, behind what is on the current queue, for `hold_ns` and the time of the read; then keep it until the
+        current queue is about to begin its next kernel. Returns as soon as nothing else can run there. Raises NotHeld."""
+        self._fill(hold_ns)
+        if self.linger_ns:
+            self._stay(self.linger_ns)
 
     @property
     def lost_ns(self) -> int:
-        """For how long another context had the device during the last hold; known once the device is idle."""
-        return self._words[1]
+        """For how long something else had the device during the last hold or right after it: another context, or a kernel
+        that got in before `linger`. Known once the device is idle."""
+        return self._words[LOST] + self._words[LATE]
 
-    def _start(self) -> None:
-        grid, block, no_shared_bytes = (self._blocks, 1, 1), (self._threads, 1, 1), 0
-        queue = ctypes.c_void_p(self._queue(self._index))
+    def _fill(self, hold_ns: int) -> None:
+        number = self._occupy.arguments.launch = next(self._launches) & MAX_LAUNCH
+        self._occupy.arguments.hold_ns = hold_ns
+        self._launch(self._occupy, self._queue(self._index))
+        asked_ns = self._now()
+        while self._words[RUNNING] != number:
+            if self._now() - asked_ns > RUNNING_LIMIT_NS:
+                limit = f"within {RUNNING_LIMIT_NS // 10**9} s"
+                raise NotHeld(f"the device was not free for the clock {limit}: leave nothing running on it between calls")
+        self._words[LATE] = 0  # the last launch of `linger` has ended: it had places which are taken now
+
+    def _stay(self, linger_ns: int) -> None:
+        self._linger.arguments.linger_ns = linger_ns
+        self._launch(self._linger, self._own_queue)
+
+    def _launch(self, kernel: Kernel, queue: int | None) -> None:
+        shared_bytes, handle = 0, ctypes.c_void_p(queue)
         try:
-            self._ask("cuLaunchKernel", self._function, *grid, *block, no_shared_bytes, queue, self._pointers, None)
+            self._ask("cuLaunchKernel", kernel.function, *kernel.size, shared_bytes, handle, kernel.pointers, None)
         except CannotBlock as error:
             raise NotHeld(f"the device could not be held for the clock: {error}") from None
 
-    def _try_out(self) -> None:
-        """Hold once: a device that cannot be filled is found now and not in a submission's call."""
+    def _calibrate(self, device: torch.device, stamp: Kernel) -> tuple[int, int]:
+        """How long after `released` `linger` begins, and the first kernel behind a start event, at best. Raises CannotBlock: a
+        device that cannot be filled is found now and not in a submission's call."""
         try:
-            self.hold(0)
+            self._fill(WARM_UP_NS)
+            begins_ns, needed_ns = zip(*(self._measured(device, stamp) for _ in range(CALIBRATIONS)), strict=True)
         except NotHeld as error:
             raise CannotBlock(str(error)) from None
+        return min(begins_ns), min(needed_ns)
+
+    def _measured(self, device: torch.device, stamp: Kernel) -> tuple[int, int]:
+        """The same, once. stamp: `linger` as one thread. With no time to stay all are late and say when they began."""
+        self._fill(CALIBRATION_NS)
+        self._stay(0)
+        torch.cuda.Event(enable_timing=True).record()
+        self._launch(stamp, self._queue(self._index))
+        torch.cuda.synchronize(device)
+        return self._words[LATE], self._words[STAMP]
+
+
+def _linger_ns(begins_ns: int, needed_ns: int) -> int:
+    """For how long `linger` may keep its places without keeping one from the caller's queue; 0 if it hardly had them by then.
+    Raises CannotBlock."""
+    if needed_ns > NEEDED_LIMIT_NS:
+        limit = f"the limit is {NEEDED_LIMIT_NS} ns: give the process a device of its own"
+        raise CannotBlock(f"the first kernel behind a start event begins {needed_ns} ns late, {limit}")
+    linger_ns = needed_ns - MARGIN_NS
+    return linger_ns if linger_ns > begins_ns + MARGIN_NS else 0
 
 
 def _asker() -> Callable[..., None]:
     """Calls the driver by function name; raises CannotBlock. The functions are looked up now."""
     try:
         driver = ctypes.CDLL(LIBRARY)
-        names = ("cuModuleLoadData", "cuModuleGetFunction", "cuDeviceGetAttribute", "cuMemHostAlloc", "cuLaunchKernel")
-        functions = {name: getattr(driver, name) for name in (*names, "cuMemHostGetDevicePointer_v2")}
+        functions = {name: getattr(driver, name) for name in FUNCTIONS}
     except (OSError, AttributeError) as error:
         raise CannotBlock(f"no NVIDIA driver: {error}") from None
 
@@ -233,11 +335,31 @@ def _asker() -> Callable[..., None]:
     return ask
 
 
-def _function(ask: Callable[..., None]) -> ctypes.c_void_p:
-    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+def _functions(ask: Callable[..., None], *names: bytes) -> list[ctypes.c_void_p]:
+    """The module's kernels of these names."""
+    module, functions = ctypes.c_void_p(), [ctypes.c_void_p() for _ in names]
     ask("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(PTX))
-    ask("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(b"occupy"))
-    return function
+    for function, name in zip(functions, names, strict=True):
+        ask("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name))
+    return functions
+
+
+def _kernel(function: ctypes.c_void_p, blocks: int, threads: int, arguments: ctypes.Structure) -> Kernel:
+    return Kernel(function, (blocks, 1, 1, threads, 1, 1), arguments, _pointers(arguments))
+
+
+def _size(ask: Callable[..., None], device: int) -> tuple[int, int]:
+    """Blocks, and threads of each: together every thread that the device can hold."""
+    processors, threads = (_attribute(ask, which, device) for which in (MULTIPROCESSORS, THREADS_PER_MULTIPROCESSOR))
+    return processors * BLOCKS_PER_MULTIPROCESSOR, threads // BLOCKS_PER_MULTIPROCESSOR
+
+
+def _hurried_queue(ask: Callable[..., None]) -> int | None:
+    """A queue of the greatest priority, whose kernels get free places first. Kept for good."""
+    queue, least, greatest = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
+    ask("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
+    ask("cuStreamCreateWithPriority", ctypes.byref(queue), NON_BLOCKING, greatest)
+    return queue.value
 
 
 def _attribute(ask: Callable[..., None], which: int, device: int) -> int:
@@ -256,10 +378,10 @@ def _host_words(ask: Callable[..., None], count: int) -> tuple[Any, int]:
     return words, there.value
 
 
-def _pointers(arguments: Arguments) -> Any:
-    """void *[], one pointer for each of the kernel's parameters."""
-    start = ctypes.addressof(arguments)
-    offsets = [getattr(Arguments, field[0]).offset for field in Arguments._fields_]
+def _pointers(arguments: ctypes.Structure) -> Any:
+    """void *[], one pointer for each of a kernel's parameters."""
+    start, kind = ctypes.addressof(arguments), type(arguments)
+    offsets = [getattr(kind, field[0]).offset for field in kind._fields_]
     return (ctypes.c_void_p * len(offsets))(*(start + offset for offset in offsets))
 
 

@@ -3,7 +3,7 @@
 Cold by `read`: a buffer larger than the last-level cache is READ before the call (a memset would leave dirty lines,
 whose write-back the call would pay). Cold by `randn`: the official evaluator's 62.5 GiB of random numbers.
 On a GPU the host's launch latency is hidden: the device is held until the call has queued its kernels, which are waiting
-when the start event fires. Held by harness.blocker, nothing of the call can run before; where that is not to be had, the
+when the start event fires. Held by harness.blocker, none of its kernels can run before; where that is not to be had, the
 call's queue sleeps, and what a submission does on another queue meanwhile goes unseen.
 """
 
@@ -110,7 +110,7 @@ class GpuTimer:
 
     Work on another queue that the call did not wait for is missing from that copy, and what it takes until the whole
     device is idle counts as the call's. Work that slips in between the event and the copy delays the copy: compared with a
-    second copy, that delay counts too. So does the time for which another context had the device while it was held.
+    second copy, that delay counts too. So does the time for which something else had the device while it was held.
     What the first copy keeps the host longer counts beyond what copies vary by; below that the bursts bound it, which are
     timed as a whole.
     """
@@ -216,7 +216,7 @@ class Occupier:
 
     @property
     def lost_ns(self) -> int:
-        """For how long another context had the device during the last hold; known once the device is idle."""
+        """For how long something else had the device during the last hold or right after it; known once the device is idle."""
         return self._blocker.lost_ns
 
     @property

@@ -1,7 +1,7 @@
-"""Executes a PTX kernel as the ISA describes it, thread by thread in random order: for kernels of a few blocks.
+"""Executes PTX kernels as the ISA describes them, thread by thread in random order: for kernels of a few blocks.
 
-One warp is one thread here, so that nothing relies on warps. Memory is a dict of u32 by address; time passes with every
-instruction. Blocks begin as others end, at most `capacity` at a time.
+One warp is one thread here, so that nothing relies on warps. Memory is a dict of numbers by address or name; time passes
+with every instruction. Blocks begin as others end, at most `capacity` at a time, those of the first kernel first.
 """
 
 import operator
@@ -11,12 +11,21 @@ from dataclasses import dataclass, field
 
 MASK = {"32": 2**32 - 1, "64": 2**64 - 1}
 COMPARE = {"eq": operator.eq, "ne": operator.ne, "gt": operator.gt, "ge": operator.ge, "lt": operator.lt}
-ARITHMETIC = {"add": operator.add, "sub": operator.sub, "xor": operator.xor, "shl": operator.lshift, "min": min}
+ARITHMETIC = {
+    "add": operator.add, "sub": operator.sub, "xor": operator.xor, "shl": operator.lshift, "min": min, "max": max,
+}  # fmt: skip
+Code = tuple[list[tuple[str | None, str, list[str]]], dict[str, int]]
 
 
-def parsed(ptx: str) -> tuple[list[tuple[str | None, str, list[str]]], dict[str, int]]:
+def entries(ptx: str) -> dict[str, Code]:
+    """The kernels of a module by name."""
+    names = re.split(r"^\.visible \.entry (\w+)\(", ptx, flags=re.MULTILINE)[1:]
+    return {name: parsed(text) for name, text in zip(names[::2], names[1::2], strict=True)}
+
+
+def parsed(kernel: str) -> Code:
     """Instructions as (guard, opcode, operands), and where each label stands."""
-    body = ptx[ptx.index("{") + 1 : ptx.rindex("}")]
+    body = kernel[kernel.index("\n{") + 2 : kernel.index("\n}")]
     lines = [line.partition("//")[0].strip() for line in body.splitlines()]
     code, labels = [], {}
     for line in filter(None, lines):
@@ -33,7 +42,8 @@ def parsed(ptx: str) -> tuple[list[tuple[str | None, str, list[str]]], dict[str,
 class Thread:
     """One thread's registers and place in the code; `waits`: at the block's barrier."""
 
-    block: int
+    kernel: str
+    parameters: dict[str, int]
     special: dict[str, int]
     speed: float  # some are far slower than others
     pc: int = 0
@@ -44,28 +54,35 @@ class Thread:
 
 
 class Machine:
-    """One device. `log` holds (ns, block, what) of stores, wide loads and ends."""
+    """One device. `log` holds (ns, kernel, what) of begins, stores, wide loads and ends."""
 
     def __init__(self, ptx: str, seed: int, step_ns: int = 5):
-        self.code, self.labels = parsed(ptx)
+        self.entries = entries(ptx)
         self.random, self.step_ns, self.now_ns = random.Random(seed), step_ns, 10**9
         self.memory: dict[int | str, int] = {}
-        self.log: list[tuple[int, int, str]] = []
+        self.log: list[tuple[int, str, str]] = []
         self.pauses: dict[int, int] = {}  # ns after the launch -> ns for which another context has the device
 
-    def launch(self, blocks: int, threads: int, parameters: dict[str, int], capacity: int) -> None:
-        """Run a kernel to its end."""
-        self.parameters, self.block_threads = parameters, threads
-        names = {"%ntid.x": threads, "%nctaid.x": blocks}
-        waiting = [
-            [Thread(b, {**names, "%tid.x": t, "%ctaid.x": b}, self.random.uniform(0.2, 1) ** 2) for t in range(threads)]
-            for b in range(blocks)
-        ]  # fmt: skip
+    def grid(self, kernel: str, blocks: int, threads: int, parameters: dict[str, int]) -> list[list[Thread]]:
+        """The blocks of a launch, in the random order in which they begin."""
+        sizes = {"%ntid.x": threads, "%nctaid.x": blocks}
+
+        def thread(t: int, b: int) -> Thread:
+            return Thread(kernel, parameters, {**sizes, "%tid.x": t, "%ctaid.x": b}, self.random.uniform(0.2, 1) ** 2)
+
+        grid = [[thread(t, b) for t in range(threads)] for b in range(blocks)]
+        self.random.shuffle(grid)
+        return grid
+
+    def run(self, *grids: list[list[Thread]], capacity: int) -> None:
+        """Run kernels, given in the order in which they get places, to their end."""
+        waiting = [block for grid in grids for block in grid]
         running: list[list[Thread]] = []
         begun_ns, pauses = self.now_ns, sorted(self.pauses.items())
         while waiting or running:
             while waiting and len(running) < capacity:
-                running.append(waiting.pop(self.random.randrange(len(waiting))))
+                running.append(waiting.pop(0))
+                self.log.append((self.now_ns, running[-1][0].kernel, "begin"))
             self.now_ns += self.step_ns
             if pauses and self.now_ns - begun_ns >= pauses[0][0]:
                 self.now_ns += pauses.pop(0)[1]
@@ -90,15 +107,15 @@ class Machine:
         return thread.registers[name] + int(offset or 0) if name in thread.registers else name
 
     def _step(self, thread: Thread) -> None:
-        guard, opcode, operands = self.code[thread.pc]
+        guard, opcode, operands = self.entries[thread.kernel][0][thread.pc]
         thread.pc += 1
         if guard and not thread.registers[guard]:
             return
         kind, *rest = opcode.split(".")
         width = (rest[-1][-2:] if rest else "") or "32"
-        if kind in ("bra", "ret", "bar", "nanosleep"):
+        if kind in ("bra", "ret", "bar", "nanosleep", "membar"):
             self._flow(thread, kind, operands)
-        elif kind in ("ld", "st", "atom"):
+        elif kind in ("ld", "st", "atom", "red"):
             self._access(thread, opcode, operands)
         else:
             a, *more = (self._value(thread, operand) for operand in operands[1:])
@@ -118,29 +135,32 @@ class Machine:
 
     def _flow(self, thread: Thread, kind: str, operands: list[str]) -> None:
         if kind == "bra":
-            thread.pc = self.labels[operands[0]]
+            thread.pc = self.entries[thread.kernel][1][operands[0]]
         elif kind == "bar":
             thread.waits = True
         elif kind == "nanosleep":
             thread.wakes_ns = self.now_ns + self.random.randrange(2 * int(operands[0]))
-        else:
+        elif kind == "ret":
             thread.ended = True
-            self.log.append((self.now_ns, thread.block, "end"))
+            self.log.append((self.now_ns, thread.kernel, "end"))
 
     def _access(self, thread: Thread, opcode: str, operands: list[str]) -> None:
         if opcode.startswith("ld.param"):
-            thread.registers[operands[0]] = self.parameters[operands[1].strip("[]")]
+            thread.registers[operands[0]] = thread.parameters[operands[1].strip("[]")]
         elif opcode.startswith("st"):
             address = self._address(thread, operands[0])
             self.memory[address] = self._value(thread, operands[1])
-            self.log.append((self.now_ns, thread.block, f"store {address}"))
+            self.log.append((self.now_ns, thread.kernel, f"store {address}"))
+        elif opcode.startswith("red"):
+            address, value = self._address(thread, operands[0]), self._value(thread, operands[1])
+            self.memory[address] = ARITHMETIC[opcode.split(".")[2]](self.memory.get(address, 0), value)
         elif ".v4." in opcode:
             address = self._address(thread, operands[1])
             assert isinstance(address, int)
             assert address % 16 == 0
             for offset, register in enumerate(re.findall(r"\w+", operands[0])):
                 thread.registers[register] = self.memory[address + 4 * offset]
-            self.log.append((self.now_ns, thread.block, f"read {address}"))
+            self.log.append((self.now_ns, thread.kernel, f"read {address}"))
         else:
             address = self._address(thread, operands[1])
             thread.registers[operands[0]] = old = self.memory.get(address, 0)

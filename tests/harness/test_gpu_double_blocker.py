@@ -1,6 +1,7 @@
-"""The kernel that fills a device, on a stand-in driver: what is launched, when the caller goes on, what is refused."""
+"""The kernels that fill a device, on a stand-in driver: what is launched, when the caller goes on, what is refused."""
 
 import ctypes
+import itertools
 import re
 import shutil
 import subprocess
@@ -10,12 +11,13 @@ import pytest
 import torch
 
 from harness import blocker
-from harness.blocker import READ_BYTES, Arguments, Blocker, CannotBlock, NotHeld
+from harness.blocker import READ_BYTES, Blocker, CannotBlock, LingerArguments, NotHeld, OccupyArguments
 
 DEVICE = torch.device("cuda", 0)
-QUEUE = 0xABC
+QUEUE, HURRIED_QUEUE = 0xABC, 0xDEF
 INVALID = 1
-PARAMETERS: Any = Arguments._fields_
+HANDLES = {b"occupy": 8, b"linger": 9}
+PARAMETERS: Any = {8: OccupyArguments._fields_, 9: LingerArguments._fields_}
 
 
 class Driver:
@@ -23,8 +25,9 @@ class Driver:
 
     def __init__(self, processors: int = 132, threads: int = 2048) -> None:
         self.attributes = {16: processors, 39: threads}
-        self.broken, self.busy, self.lost_ns = "", False, 0
-        self.launches: list[dict] = []
+        self.broken, self.busy, self.lost_ns, self.late_ns = "", False, 0, 0
+        self.begins_ns, self.needed_ns = itertools.repeat(1_500), itertools.repeat(4_500)
+        self.log: list[dict | str] = []
 
     def __getattribute__(self, name: str):
         found = object.__getattribute__(self, name)
@@ -35,8 +38,16 @@ class Driver:
         return 0 if b".visible .entry occupy(" in image.value else INVALID
 
     def cuModuleGetFunction(self, function, module, name) -> int:
-        function._obj.value = 8
-        return 0 if (module.value, name.value) == (7, b"occupy") else INVALID
+        function._obj.value = HANDLES[name.value]
+        return 0 if module.value == 7 else INVALID
+
+    def cuCtxGetStreamPriorityRange(self, least, greatest) -> int:
+        least._obj.value, greatest._obj.value = 0, -5
+        return 0
+
+    def cuStreamCreateWithPriority(self, queue, flags, priority) -> int:
+        queue._obj.value = HURRIED_QUEUE
+        return 0 if (flags, priority.value) == (1, -5) else INVALID
 
     def cuDeviceGetAttribute(self, value, which, device) -> int:
         value._obj.value = self.attributes[which]
@@ -52,49 +63,108 @@ class Driver:
         return 0
 
     def cuLaunchKernel(self, function, gx, gy, gz, bx, by, bz, shared_bytes, queue, pointers, extra) -> int:
-        given = zip(PARAMETERS, pointers, strict=True)
+        given = zip(PARAMETERS[function.value], pointers, strict=True)
         arguments = {name: kind.from_address(pointer).value for (name, kind), pointer in given}
-        assert (function.value, extra, (gy, gz, by, bz)) == (8, None, (1, 1, 1, 1))
+        assert (extra, gy, gz, by, bz, shared_bytes) == (None, 1, 1, 1, 1, 0)
+        name = {handle: name.decode() for name, handle in HANDLES.items()}[function.value]
+        self.log.append({**arguments, "name": name, "blocks": gx, "threads": bx, "queue": queue.value})
+        (self._occupy if name == "occupy" else self._linger)(arguments)
+        return 0
+
+    def _occupy(self, arguments: dict) -> None:
         assert arguments["words"] == ctypes.addressof(self.words) + 1
-        self.launches.append({**arguments, "blocks": gx, "threads": bx, "shared_bytes": shared_bytes, "queue": queue.value})
         if not self.busy:
             self.words[0], self.words[1] = arguments["launch"], self.lost_ns
-        return 0
+
+    def _linger(self, arguments: dict) -> None:
+        word = (arguments["late"] - 1 - ctypes.addressof(self.words)) // 4
+        if arguments["linger_ns"] == 0:
+            self.words[word] = next({2: self.begins_ns, 3: self.needed_ns}[word])
+        elif self.late_ns:
+            self.words[word] = self.late_ns
+
+    def launches(self, name: str) -> list[dict]:
+        return [entry for entry in self.log if isinstance(entry, dict) and entry["name"] == name]
 
 
 @pytest.fixture
 def driver(monkeypatch) -> Driver:
     made = Driver()
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            made.log.append("event")
+
     monkeypatch.setattr(ctypes, "CDLL", lambda name: made)
     monkeypatch.setattr(blocker, "_current_queue", lambda: lambda index: QUEUE)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: made.log.append("synchronize"))
     return made
 
 
 @pytest.mark.parametrize(("processors", "threads"), [(132, 2048), (148, 2048), (84, 1536), (40, 1024)])
 def test_every_thread_of_the_device_is_taken(driver, processors, threads):
+    """By both kernels: the second one, on a queue that goes first, waits for the places of the first one."""
     driver.attributes = {16: processors, 39: threads}
-    Blocker(DEVICE).hold(1000)
-    last = driver.launches[-1]
-    assert last["blocks"] * last["threads"] == processors * threads
-    assert last["threads"] <= 1024
-    assert last["shared_bytes"] == 0
-    assert (last["hold_ns"], last["queue"]) == (1000, QUEUE)
+    made = Blocker(DEVICE)
+    driver.log.clear()
+    made.hold(1000)
+    first, second = driver.log
+    for launch in (first, second):
+        assert launch["blocks"] * launch["threads"] == processors * threads
+        assert launch["threads"] <= 1024
+    assert (first["name"], first["queue"], first["hold_ns"]) == ("occupy", QUEUE, 1000)
+    assert (second["name"], second["queue"], second["linger_ns"]) == ("linger", HURRIED_QUEUE, made.linger_ns)
 
 
 def test_launches_are_told_apart(driver):
     made = Blocker(DEVICE)
+    tried_out = len(driver.launches("occupy"))
     for _ in range(3):
         made.hold(1)
-    assert [launch["launch"] for launch in driver.launches] == [1, 2, 3, 4]  # the first one tried it out
+    assert [launch["launch"] for launch in driver.launches("occupy")] == list(range(1, tried_out + 4))
 
 
 def test_the_buffer_is_read_in_the_end(driver):
     buffer = torch.ones(1001)
     Blocker(DEVICE, buffer)
-    last = driver.launches[-1]
+    last = driver.launches("occupy")[-1]
     assert (last["buffer"], last["nbytes"]) == (buffer.data_ptr(), 4004 // READ_BYTES * READ_BYTES)
     Blocker(DEVICE)
-    assert driver.launches[-1]["nbytes"] == 0
+    assert driver.launches("occupy")[-1]["nbytes"] == 0
+
+
+def test_how_long_the_callers_queue_needs_is_measured_as_calls_are_timed(driver):
+    """Held, a kernel that lingers behind, the start event, and one thread that says when it begins. The quickest counts."""
+    driver.needed_ns = iter([9_000, 4_000, *[4_500] * (blocker.CALIBRATIONS - 2)])
+    made = Blocker(DEVICE)
+    assert made.linger_ns == 4_000 - blocker.MARGIN_NS
+    *_, occupy, linger, event, stamp, synchronized = driver.log
+    assert (occupy["name"], occupy["queue"]) == ("occupy", QUEUE)
+    assert (linger["name"], linger["queue"], linger["linger_ns"]) == ("linger", HURRIED_QUEUE, 0)
+    assert (event, synchronized) == ("event", "synchronize")
+    assert (stamp["name"], stamp["queue"], stamp["blocks"], stamp["threads"]) == ("linger", QUEUE, 1, 1)
+    assert stamp["late"] != linger["late"]
+
+
+@pytest.mark.parametrize("needed_ns", [100, 1_500, 1_500 + 2 * blocker.MARGIN_NS])
+def test_where_the_callers_queue_is_quick_enough_nothing_lingers(driver, needed_ns):
+    """It would begin when its time is nearly up, and take that for something that had got in between."""
+    driver.needed_ns = itertools.repeat(needed_ns)
+    made = Blocker(DEVICE)
+    driver.log.clear()
+    made.hold(1)
+    assert [launch["name"] for launch in driver.log] == ["occupy"]
+    assert made.lost_ns == 0
+
+
+def test_a_device_that_is_shared_is_refused(driver):
+    driver.needed_ns = itertools.repeat(blocker.NEEDED_LIMIT_NS + 1)
+    with pytest.raises(CannotBlock, match="begins 20001 ns late, the limit is 20000 ns: give the process a device of its own"):
+        Blocker(DEVICE)
 
 
 def test_nobody_goes_on_before_the_kernel_has_the_device(driver, monkeypatch):
@@ -104,13 +174,15 @@ def test_nobody_goes_on_before_the_kernel_has_the_device(driver, monkeypatch):
     def now() -> int:
         asked.append(None)
         if len(asked) == 5:
-            driver.words[0] = driver.launches[-1]["launch"]
+            driver.words[0] = driver.launches("occupy")[-1]["launch"]
         return 0
 
     monkeypatch.setattr(made, "_now", now)
     driver.busy = True
+    driver.log.clear()
     made.hold(1)
     assert len(asked) == 5
+    assert [launch["name"] for launch in driver.log] == ["occupy", "linger"]  # which would run before it as well
 
 
 def test_a_device_that_is_never_free(driver, monkeypatch):
@@ -131,17 +203,24 @@ def test_a_launch_that_fails_is_no_time(driver):
 
 def test_what_another_context_took_is_reported(driver):
     made = Blocker(DEVICE)
+    made.hold(1)
     assert made.lost_ns == 0
     driver.lost_ns = 70_000
     made.hold(1)
     assert made.lost_ns == 70_000
 
 
-@pytest.mark.parametrize(
-    "function",
-    ["cuModuleLoadData", "cuModuleGetFunction", "cuDeviceGetAttribute", "cuMemHostAlloc", "cuMemHostGetDevicePointer_v2",
-     "cuLaunchKernel"],
-)  # fmt: skip
+def test_what_got_in_between_is_reported(driver):
+    made = Blocker(DEVICE)
+    driver.lost_ns, driver.late_ns = 70_000, 4_100
+    made.hold(1)
+    assert made.lost_ns == 74_100
+    driver.lost_ns = driver.late_ns = 0
+    made.hold(1)
+    assert made.lost_ns == 0
+
+
+@pytest.mark.parametrize("function", blocker.FUNCTIONS)
 def test_a_driver_that_refuses_is_named(driver, function):
     driver.broken = function
     with pytest.raises(CannotBlock, match=f"{function}: CUDA error 1"):
@@ -169,15 +248,15 @@ def test_machines_without_the_driver(monkeypatch):
 
 
 def test_the_kernels_parameters_are_the_structures(driver):
-    declared = re.findall(rb"\.param \.(u\d+) (\w+)", blocker.PTX)
     kinds = {ctypes.c_uint32: "u32", ctypes.c_uint64: "u64"}
-    assert [(kind.decode(), name.decode()) for kind, name in declared] == [
-        (kinds[kind], name) for name, kind in PARAMETERS
-    ]
+    for name, handle in HANDLES.items():
+        (text,) = re.findall(rb"\.visible \.entry %s\((.*?)\n\)" % name, blocker.PTX, flags=re.DOTALL)
+        declared = [(kind.decode(), name.decode()) for kind, name in re.findall(rb"\.param \.(u\d+) (\w+)", text)]
+        assert declared == [(kinds[kind], name) for name, kind in PARAMETERS[handle]]
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"])
-def test_the_kernel_assembles_and_two_blocks_fit(tmp_path, arch):
+def test_the_kernels_assemble_and_two_blocks_fit(tmp_path, arch):
     if not (ptxas := shutil.which("ptxas")):
         pytest.skip("no ptxas")
     source = tmp_path / "occupy.ptx"
@@ -187,5 +266,6 @@ def test_the_kernel_assembles_and_two_blocks_fit(tmp_path, arch):
     if "is not defined for option 'gpu-name'" in done.stderr:
         pytest.skip(f"this ptxas does not know {arch}")
     assert done.returncode == 0, done.stderr
-    (registers,) = re.findall(r"Used (\d+) registers", done.stdout + done.stderr)
-    assert int(registers) <= 65536 // 2048
+    registers = re.findall(r"Used (\d+) registers", done.stdout + done.stderr)
+    assert len(registers) == len(HANDLES)
+    assert max(map(int, registers)) <= 65536 // 2048
