@@ -1,6 +1,6 @@
-"""Nothing begins before the clock: the kernel that fills a device, on the device. Needs an NVIDIA GPU.
+"""Nothing begins before the clock: the kernels that fill a device, on the device. Needs an NVIDIA GPU.
 
-pytest -q -s -m gpu tests/harness/test_gpu_blocker.py    prints what the two ways to hide a launch measure
+pytest -q -s -m gpu tests/harness/test_gpu_blocker.py    prints what the ways to hide a launch measure
 """
 
 import statistics
@@ -15,12 +15,15 @@ from exploits.trials import Bench, Rules
 from harness.blocker import Blocker
 from harness.devices import describe_device, select_device
 from harness.policies import cold_read
-from harness.timing import Cold, GpuTimer
+from harness.timing import Cold, GpuTimer, Occupier
 from scripts.integrity import investigated, options
 
 pytestmark = pytest.mark.gpu
 HOLD_NS = 20_000_000
 SAMPLES = 31
+HEAD_START_NS = 1000  # for which a kernel of another queue may begin sooner than the clock's first one
+HURRIED = -5  # the greatest priority
+WAYS = ("another queue", "a hurried queue", "a graph")
 
 
 @pytest.fixture(scope="module")
@@ -30,43 +33,60 @@ def device() -> torch.device:
     return select_device("cuda")
 
 
-def launch_on(queue: torch.cuda.Stream) -> Callable[[torch.Tensor], None]:
-    def launch(number: torch.Tensor) -> None:
+def blocker_of(timer: GpuTimer) -> Blocker:
+    assert isinstance(timer._holder, Occupier), timer.unheld
+    return timer._holder._blocker
+
+
+def launcher(device: torch.device, way: str, work: Callable[[], object]) -> tuple[torch.cuda.Stream, Callable[[], None]]:
+    """A queue, and a call that queues `work` there, which has run before: it may have to be compiled and loaded."""
+    queue = torch.cuda.Stream(device, priority=HURRIED if way == "a hurried queue" else 0)
+    work()
+    torch.cuda.synchronize()
+    if way == "a graph":
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+        work = graph.replay
+
+    def launch() -> None:
         with torch.cuda.stream(queue):
-            number.add_(1)
+            work()
 
-    return launch
-
-
-def replay_on(queue: torch.cuda.Stream, number: torch.Tensor) -> Callable[[torch.Tensor], None]:
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        number.add_(1)
-
-    def launch(number: torch.Tensor) -> None:
-        with torch.cuda.stream(queue):
-            graph.replay()
-
-    return launch
+    return queue, launch
 
 
-@pytest.mark.parametrize("way", ["another queue", "a hurried queue", "a graph"])
+@pytest.mark.parametrize("way", WAYS)
 def test_nothing_of_another_queue_begins_before_the_end(device, way):
     """A lower bound of the device's own time, however slow the host is: what ends sooner was not kept out."""
-    number, done = torch.zeros(1, device=device), torch.cuda.Event()
-    number.add_(1)  # loads the kernel
-    queue = torch.cuda.Stream(device, priority=-5 if way == "a hurried queue" else 0)
-    launch, blocker = replay_on(queue, number) if way == "a graph" else launch_on(queue), Blocker(device)
+    number, done, blocker = torch.zeros(1, device=device), torch.cuda.Event(), Blocker(device)
+    queue, launch = launcher(device, way, lambda: number.add_(1))
     for _ in range(3):
         torch.cuda.synchronize()
         asked_ns = time.perf_counter_ns()
         blocker.hold(HOLD_NS)
-        launch(number)
+        launch()
         done.record(queue)
         done.synchronize()
         assert time.perf_counter_ns() - asked_ns >= HOLD_NS
     torch.cuda.synchronize()
     assert number.item() >= 4
+
+
+def test_what_gets_in_between_counts(device):
+    """A kernel of the greatest priority that is queued when the device is full and `linger` is not there yet: one thread."""
+    blocker, lost_ns = Blocker(device), {True: [], False: []}
+    _, launch = launcher(device, "a hurried queue", lambda: torch.cuda._sleep(200_000))
+    for _ in range(SAMPLES):
+        for in_between, found_ns in lost_ns.items():
+            torch.cuda.synchronize()
+            blocker._fill(1_000_000)
+            if in_between:
+                launch()
+            blocker._stay(blocker.linger_ns)
+            torch.cuda.synchronize()
+            found_ns.append(blocker.lost_ns)
+    assert statistics.median(lost_ns[True]) >= blocker.linger_ns > statistics.median(lost_ns[False]) == 0
 
 
 def test_work_ahead_of_the_clock_is_timed(device):
@@ -90,9 +110,11 @@ def test_the_launch_stays_hidden(device):
 
 
 def test_honest_times_by_either_way(device, capsys):
-    """A report: what the same calls take behind a full device and behind a sleep, in turn, and what a copy engine can do."""
+    """A report: what the same calls take behind a full device, behind one that is let go at once, and behind a sleep, in turn;
+    what a copy engine can do; and in how many samples something seemed to have got in between."""
     cold = cold_read(describe_device(device))
-    timers = {"occupied": GpuTimer(device, cold), "sleep": GpuTimer(device, cold, occupied=False)}
+    timers = {way: GpuTimer(device, cold, occupied=way != "sleep") for way in ("occupied", "at once", "sleep")}
+    blocker_of(timers["at once"]).linger_ns = 0
     small, large = torch.ones(1 << 10, device=device), torch.ones(4 << 20, device=device)
     square, copy, side = torch.ones(4096, 4096, device=device).bfloat16(), torch.empty_like(large), torch.cuda.Stream(device)
 
@@ -111,48 +133,66 @@ def test_honest_times_by_either_way(device, capsys):
     }  # fmt: skip
     rows = []
     for name, call in calls.items():
-        samples = {way: [] for way in timers}
+        samples, lost = {way: [] for way in timers}, 0
         for _ in range(SAMPLES):
             for way, timer in timers.items():
                 samples[way].append(timer.time(call, 3_000_000)[0])
+                lost += way == "occupied" and timer._holder.lost_ns > 0
         medians = [statistics.median(sample.elapsed_ns for sample in samples[way]) / 1e3 for way in timers]
         exposed = sum(sample.exposed for sample in samples["occupied"])
-        rows.append(f"{name:<36} {medians[0]:>9.2f} {medians[1]:>9.2f}   exposed {exposed}")
+        columns = " ".join(f"{median:>9.2f}" for median in medians)
+        rows.append(f"{name:<36} {columns}   exposed {exposed}, lost {lost}")
         assert min(medians) > 0
     with capsys.disabled():
-        print(f"\n{'median us, ' + torch.cuda.get_device_name():<36} {'occupied':>9} {'sleep':>9}", *rows, sep="\n")
+        print(f"\n{'median us, ' + torch.cuda.get_device_name():<36}", *(f"{way:>9}" for way in timers))
+        print(*rows, sep="\n")
 
 
-def test_the_head_start_of_another_queue(device, capsys):
-    """A report: how much sooner than the clock's first kernel one of another queue begins, and what a call gains by it."""
-    triton = pytest.importorskip("triton")
+def head_starts(device: torch.device, blocker: Blocker, way: str) -> list[int]:
+    """How much sooner than the clock's first kernel one of another queue began, in ns, SAMPLES times."""
+    pytest.importorskip("triton")
     from triton_stamp import stamp
 
-    del triton
-    side, stamps, blocker = torch.cuda.Stream(device), torch.zeros(2, dtype=torch.int64, device=device), Blocker(device)
-    event, sooner_ns = torch.cuda.Event(enable_timing=True), []
+    stamps, event = torch.zeros(2, dtype=torch.int64, device=device), torch.cuda.Event(enable_timing=True)
+    _, launch = launcher(device, way, lambda: stamp[(1,)](stamps[:1]))
+    stamp[(1,)](stamps[1:])  # its alignment is another one: compiled apart
+    found_ns = []
     for _ in range(SAMPLES):
         torch.cuda.synchronize()
         blocker.hold(1_000_000)
         event.record()
-        with torch.cuda.stream(side):
-            stamp[(1,)](stamps[0:])
+        launch()
         stamp[(1,)](stamps[1:])
         torch.cuda.synchronize()
         there, here = stamps.tolist()
-        sooner_ns.append(here - there)
-    timer, large = GpuTimer(device, cold_read(describe_device(device))), torch.ones(4 << 20, device=device)
+        found_ns.append(here - there)
+    return found_ns
 
-    def ahead() -> None:
-        with torch.cuda.stream(side):
-            large.sum()
-        torch.cuda.current_stream().wait_stream(side)
 
-    samples = [[timer.time(call, 3_000_000)[0].elapsed_ns for call in (large.sum, ahead)] for _ in range(SAMPLES)]
-    honest_ns, ahead_ns = (statistics.median(column) for column in zip(*samples, strict=True))
+@pytest.mark.parametrize("way", WAYS[:2])
+def test_another_queue_has_no_head_start(device, way):
+    assert statistics.median(head_starts(device, Blocker(device), way)) <= HEAD_START_NS
+
+
+def test_the_head_start_of_another_queue(device, capsys):
+    """A report: how much sooner than the clock's first kernel one of another queue begins, and what a call gains by it."""
+    cold, large = cold_read(describe_device(device)), torch.ones(4 << 20, device=device)
+    timer, blocker = GpuTimer(device, cold), Blocker(device)
+
+    def ahead(way: str) -> Callable[[], object]:
+        side, launch = launcher(device, way, large.sum)
+        return lambda: (launch(), torch.cuda.current_stream().wait_stream(side))
+
+    calls = {"its own queue": large.sum, **{way: ahead(way) for way in WAYS}}
+    samples = [[timer.time(call, 3_000_000)[0].elapsed_ns for call in calls.values()] for _ in range(SAMPLES)]
+    sums_us = [statistics.median(column) / 1e3 for column in zip(*samples, strict=True)]
     with capsys.disabled():
-        print(f"\na kernel of another queue begins {statistics.median(sooner_ns[1:])} ns before the first one of the clock's")
-        print(f"sum of 16 MiB: {honest_ns / 1e3:.2f} us, on another queue {ahead_ns / 1e3:.2f} us")
+        for name, one in (("cold", blocker_of(timer)), ("warm", blocker)):
+            print(f"\n{name}: lingers for {one.linger_ns} ns, begins at {one.begins_ns}, needed {one.needed_ns}", end="")
+        print("\nsum of 16 MiB, us:", *(f"{name} {us:.2f}" for name, us in zip(calls, sums_us, strict=True)), sep="  ")
+        for way in WAYS:
+            low, *_, high = ordered = sorted(head_starts(device, blocker, way))
+            print(f"a kernel of {way} begins {statistics.median(ordered)} ns ({low} to {high}) before the clock's first one")
 
 
 def test_the_corpus(device):
