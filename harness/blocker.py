@@ -35,8 +35,8 @@ MAX_LAUNCH = 0xFFFFFFFF
 READ_BYTES = 16  # by one thread at a time
 RUNNING, LOST, LATE, STAMP = range(4)  # words in host memory that the kernels write
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: torch's default queue must not wait for `linger`
-WARM_UP_NS = 200_000_000  # the first launch also loads the kernels, and a device that was idle raises its clock meanwhile
-CALIBRATIONS, CALIBRATION_NS = 16, 300_000  # the host has queued the little that a calibration needs long before
+WARM_UP_CYCLES = 100_000_000  # a device that was idle raises its clock meanwhile; 0.05 s on an H200 that was not
+CALIBRATIONS, CALIBRATION_NS = 16, 300_000  # held so long that the host has queued the little that a calibration needs
 MARGIN_NS = 500  # by which `linger` ends sooner than the quickest calibration had its first kernel
 NEEDED_LIMIT_NS = 20_000  # on an H200 a kernel of another queue was 3.3 us ahead
 RUNNING_LIMIT_NS = 10_000_000_000  # until the kernel has the whole device; the official clear before it takes 0.03 s
@@ -294,7 +294,7 @@ class Blocker:
         """How long after `released` `linger` begins, and the first kernel behind a start event, at best. Raises CannotBlock: a
         device that cannot be filled is found now and not in a submission's call."""
         try:
-            self._fill(WARM_UP_NS)
+            torch.cuda._sleep(WARM_UP_CYCLES)
             begins_ns, needed_ns = zip(*(self._measured(device, stamp) for _ in range(CALIBRATIONS)), strict=True)
         except NotHeld as error:
             raise CannotBlock(str(error)) from None

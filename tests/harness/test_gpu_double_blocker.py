@@ -102,6 +102,7 @@ def driver(monkeypatch) -> Driver:
     monkeypatch.setattr(blocker, "_current_queue", lambda: lambda index: QUEUE)
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: made.log.append("synchronize"))
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: made.log.append(f"sleep {cycles}"))
     return made
 
 
@@ -142,6 +143,7 @@ def test_how_long_the_callers_queue_needs_is_measured_as_calls_are_timed(driver)
     driver.needed_ns = iter([9_000, 4_000, *[4_500] * (blocker.CALIBRATIONS - 2)])
     made = Blocker(DEVICE)
     assert made.linger_ns == 4_000 - blocker.MARGIN_NS
+    assert driver.log[0] == f"sleep {blocker.WARM_UP_CYCLES}"  # at a low clock it would seem to need longer
     *_, occupy, linger, event, stamp, synchronized = driver.log
     assert (occupy["name"], occupy["queue"]) == ("occupy", QUEUE)
     assert (linger["name"], linger["queue"], linger["linger_ns"]) == ("linger", HURRIED_QUEUE, 0)
