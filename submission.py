@@ -2654,6 +2654,11 @@ __device__ __forceinline__ void mbar_wait(uint32_t bar, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
+// The same by polling, for waits that every launch comes to once: the loop stays in line, while the compiler puts that of a suspended wait far
+// away, where the instruction cache misses.
+__device__ __forceinline__ void mbar_poll(uint32_t bar, uint32_t parity) {
+  asm volatile("{\n.reg .pred P;\nW: mbarrier.test_wait.parity.shared.b64 P, [%0], %1;\n@!P bra W;\n}" ::"r"(bar), "r"(parity) : "memory");
+}
 
 // ---- bulk tensor copies
 // The host's function that makes tensor maps; the driver library itself is not linked.
@@ -2693,6 +2698,9 @@ __device__ __forceinline__ void take_registers() {
 // ---- barriers
 __device__ __forceinline__ void bar_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void bar_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 __device__ __forceinline__ bool bar_or(int id, int threads, bool flag) {
   uint32_t r;
@@ -2961,6 +2969,8 @@ struct Args {
   int e8m0_stride;             // bytes
   int table_stride, page_bits; // paged only
   int uniform_len;             // the length of every sequence, if the host knows that they are equal; else 0
+  int uniform_each, uniform_more;   // its tiles / splits, and the rest
+  int share, share_inverse;    // units of the output that a block of the cluster sums: ceil(UNITS / cluster); ceil(2^16 / share)
 };
 
 struct Work {
@@ -2985,16 +2995,21 @@ struct Work {
   __device__ __forceinline__ int2 bounds(const Args& a) const { return make_int2(load_now(a.kv_indptr + sequence), load_now(a.kv_indptr + sequence + 1)); }
   // What find_tiles will say if the host is right about the lengths: copies that start at once, and not a cold load later.
   __device__ __forceinline__ void expect_tiles(const Args& a) {
-    set_tiles(a, make_int2(sequence * a.uniform_len, (sequence + 1) * a.uniform_len));
+    set_tiles(a, make_int2(sequence * a.uniform_len, (sequence + 1) * a.uniform_len), a.uniform_each, a.uniform_more);
   }
   __device__ __forceinline__ bool same_tokens(const Work& other) const { return row0 == other.row0 && len == other.len; }
   __device__ __forceinline__ void set_tiles(const Args& a, int2 bounds) {
+    // 32-bit unsigned: a signed 64-bit division costs hundreds of cycles.
+    const unsigned splits = a.cluster * a.groups, all = (unsigned)(bounds.y - bounds.x + TILE - 1) / TILE, each = all / splits;
+    set_tiles(a, bounds, each, all - each * splits);
+  }
+  // Every split has `each` tiles, the first `more` one more.
+  __device__ __forceinline__ void set_tiles(const Args& a, int2 bounds, int each, int more) {
     row0 = bounds.x;
     len = bounds.y - bounds.x;
-    // 32-bit unsigned divisions: signed 64-bit ones cost hundreds of cycles. At most 2^25 tiles times 64 splits.
-    const unsigned splits = a.cluster * a.groups, split = group * a.cluster + rank, all = (unsigned)(len + TILE - 1) / TILE;
-    tile0 = all * split / splits;
-    tiles = all * (split + 1) / splits - tile0;
+    const int split = group * a.cluster + rank;
+    tile0 = split * each + min(split, more);
+    tiles = each + (split < more);
   }
 };
 
@@ -3401,10 +3416,10 @@ CUDA_COMBINE = r"""// From the warpgroups' accumulators to the output.
 //
 // The blocks of a cluster send each other (max, sum), so that each can scale what it has to the cluster's normalised output. Every
 // block then sends to each other block that block's share of the 16 x 512 outputs, and sums the share it owns. Both exchanges are
-// asynchronous copies that the receiver's mbarrier counts: a cluster barrier would cost more. Clusters of one sequence (groups)
-// meet in global memory, where the last to arrive combines them.
+// asynchronous copies that the receiver's mbarrier counts: a cluster barrier would cost more. One warp does the first while the others make
+// the output of their last tile. Clusters of one sequence (groups) meet in global memory, where the last to arrive combines them.
 //
-// A unit is 128 dims of one row: what one warp holds of it. The owner of unit u in a cluster of C is block u * C / 64.
+// A unit is 128 dims of one row: what one warp holds of it. Block r of a cluster owns `share` units from r * share.
 #pragma once
 #include "attend.cuh"
 
@@ -3422,40 +3437,40 @@ constexpr int OUTBOX_BYTES = ROWS * OUTBOX_PITCH<KV>;
 template <Kv KV>
 constexpr int INBOX_BYTES = (UNITS + MAX_CLUSTER) * UNIT_BYTES<KV>;   // cluster * ceil(64 / cluster) units
 constexpr int swap_bytes(int warpgroups) { return 2 * (warpgroups - 1) * 8 * 128 * 16; }
-constexpr int FINISH_BARRIER = 15;
+constexpr int TOTALS_BARRIER = 11, SUMS_BARRIER = 13, FINISH_BARRIER = 15;
 
-// Shared memory of the combine; every block of a cluster has the same layout. swap, outbox and inbox overlay the KV stages.
+// Shared memory of the combine; every block of a cluster has the same layout. swap and outbox overlay the KV stages, the inbox the queries: a
+// block that has every other's (max, sum) knows that all have made their last scores.
 struct Exchange {
   float2* table;                                         // [MAX_CLUSTER][16] (max, sum) of every block of the cluster
-  float2* ml;                                            // [warpgroups][16] (max, sum) of this block's warpgroups
+  float2* totals;                                        // [16] the cluster's maximum, and 1 / its sum
+  float* maxima;                                         // [warpgroups][16] maxima of this block's warpgroups
   float* warp_sum;                                       // [warpgroups][4][16]
   float4* swap;                                          // [2 halves][warpgroups - 1][8][128]
   uint8_t *outbox, *inbox;                               // [16][OUTBOX_PITCH]; [cluster][units of a block][UNIT_BYTES]
   uint32_t table_full, inbox_full;                       // mbarriers
 };
 
-// The units that block `rank` of a cluster owns.
+// The units that block `rank` of a cluster owns: `a.share` of them, the last ones less.
 struct Share {
-  unsigned first, end, units;                            // units: room for one source
-  __device__ __forceinline__ Share(unsigned rank, unsigned cluster) {
-    first = (rank * UNITS + cluster - 1) / cluster;
-    end = ((rank + 1) * UNITS + cluster - 1) / cluster;
-    units = (UNITS + cluster - 1) / cluster;
-  }
+  int first, end;
+  __device__ __forceinline__ Share(const Args& a, int rank) : first(min(rank * a.share, UNITS)), end(min(first + a.share, UNITS)) {}
 };
 
 // One thread, before the block's cluster_arrive.
 template <Kv KV>
-__device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, unsigned cluster) {
-  const Share mine(rank, cluster);
+__device__ __forceinline__ void init_exchange(const Exchange& e, const Args& a, int rank) {
+  const Share mine(a, rank);
   mbar_init(e.table_full, 1);
   mbar_init(e.inbox_full, 1);
   mbar_init_fence();
-  mbar_expect(e.table_full, cluster * ROWS * 8);
-  mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES<KV>);
+  if (a.cluster > 1) {
+    mbar_expect(e.table_full, a.cluster * ROWS * 8);
+    mbar_expect(e.inbox_full, a.cluster * (mine.end - mine.first) * UNIT_BYTES<KV>);
+  }
 }
 
-// Four values of a share, to where they lie between blocks and back.
+// Four values of a share to where they lie between blocks, and 16 bytes of them back.
 template <Kv KV>
 __device__ __forceinline__ void store_share(uint8_t* at, float4 o) {
   if constexpr (KV == Kv::bf16)
@@ -3465,17 +3480,18 @@ __device__ __forceinline__ void store_share(uint8_t* at, float4 o) {
   else
     *reinterpret_cast<uint2*>(at) = make_uint2(pack_bf16(o.x, o.y), pack_bf16(o.z, o.w));
 }
-template <Kv KV>
-__device__ __forceinline__ float4 load_share(const uint8_t* at) {
-  if constexpr (KV == Kv::bf16) {
-    return *reinterpret_cast<const float4*>(at);
-  } else {
-    const uint2 x = *reinterpret_cast<const uint2*>(at);
-    if constexpr (KV == Kv::e4m3) {
-      const float2 lo = unpack_f16(x.x), hi = unpack_f16(x.y);
-      return make_float4(lo.x, lo.y, hi.x, hi.y);
+template <Kv KV, int N>
+__device__ __forceinline__ void load_share(float (&x)[N], const uint8_t* at) {
+  uint32_t raw[4];
+  ld_shared(raw, smem_u32(at));
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    if constexpr (KV == Kv::bf16) {
+      x[i] = __uint_as_float(raw[i]);
     } else {
-      return make_float4(__uint_as_float(x.x << 16), __uint_as_float(x.x & 0xffff0000u), __uint_as_float(x.y << 16), __uint_as_float(x.y & 0xffff0000u));
+      const float2 pair = KV == Kv::e4m3 ? unpack_f16(raw[i]) : make_float2(__uint_as_float(raw[i] << 16), __uint_as_float(raw[i] & 0xffff0000u));
+      x[2 * i] = pair.x;
+      x[2 * i + 1] = pair.y;
     }
   }
 }
@@ -3498,7 +3514,8 @@ __device__ __forceinline__ float4 acc_float4(const Output& x, int c, int k) {
   return make_float4(x.acc[2 * c][2 * k], x.acc[2 * c + 1][2 * k], x.acc[2 * c][2 * k + 1], x.acc[2 * c + 1][2 * k + 1]);
 }
 
-// Sums of the four warps of a warpgroup (each saw other tokens). ml[wg] is complete once the warpgroup has synchronised again.
+// Sums of the four warps of a warpgroup (each saw other tokens), for the warp that sends them.
+template <int SCORING>
 __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int wg, int warp, int lane) {
 #pragma unroll
   for (int i = 0; i < 4; i++)
@@ -3508,64 +3525,62 @@ __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int w
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int r = (i >> 1) * 8 + lane * 2 + (i & 1);
-      e.warp_sum[(wg * 4 + warp) * 16 + r] = x.l[i];
-      if (warp == 0) e.ml[wg * 16 + r].x = x.m[i];
+      e.warp_sum[(wg * 4 + warp) * ROWS + r] = x.l[i];
+      e.maxima[wg * ROWS + r] = x.m[i];                  // all four warps write the same
     }
   }
-  bar_sync(1 + wg, 128);
-  if (warp == 0 && lane < 16) {
-    const float* s = e.warp_sum + wg * 64 + lane;
-    e.ml[wg * 16 + lane].y = s[0] + s[16] + s[32] + s[48];
-  }
+  bar_arrive(SUMS_BARRIER, (SCORING * 4 + 1) * 32);
 }
 
-// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster; by `threads` threads, who wait for those of the others.
+// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster. By one warp, whose two halves take ranks in turn.
 template <int SCORING>
-__device__ __forceinline__ void exchange_sums(const Args& a, const Work& w, const Exchange& e, int tid, int threads) {
-  for (int i = tid; i < a.cluster * ROWS; i += threads) {
-    const int row = i & 15, rank = i >> 4;
-    float2 ml = e.ml[row];
+__device__ __forceinline__ void send_sums(const Args& a, const Work& w, const Exchange& e, int lane) {
+  const int row = lane & 15;
+  float2 ml = make_float2(e.maxima[row], 0.f);
 #pragma unroll
-    for (int wg = 1; wg < SCORING; wg++) {
-      const float2 other = e.ml[wg * ROWS + row];
-      const float common = fmaxf(ml.x, other.x);
-      ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
-    }
-    if (a.cluster == 1)
-      e.table[row] = ml;
-    else
-      st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
+  for (int wg = 1; wg < SCORING; wg++) ml.x = fmaxf(ml.x, e.maxima[wg * ROWS + row]);
+#pragma unroll
+  for (int wg = 0; wg < SCORING; wg++) {
+    const float* s = e.warp_sum + wg * 4 * ROWS + row;
+    ml.y = fmaf(s[0] + s[ROWS] + s[2 * ROWS] + s[3 * ROWS], part_weight(e.maxima[wg * ROWS + row], ml.x), ml.y);
   }
-  if (a.cluster == 1)
-    bar_sync(FINISH_BARRIER, threads);
-  else
-    mbar_wait(e.table_full, 0);
+  if (a.cluster == 1) {
+    e.table[row] = ml;
+    return;
+  }
+  cluster_wait();                                        // all blocks of the cluster have started
+#pragma unroll 1
+  for (int rank = lane >> 4; rank < a.cluster; rank += 2)
+    st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
 }
 
-// Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8, so far relative to the maxima `reference`) to the cluster's
-// normalised output, and the cluster's (max, sum) of those rows. The four lanes of a row share the table's 16 entries.
-__device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, const float (&reference)[2], int lane, float (&factor)[2],
-                                              float2 (&total)[2]) {
-#pragma unroll
-  for (int k = 0; k < 2; k++) {
-    const int row = k * 8 + (lane >> 2);
-    float2 ml[4];
-    float common = -INFINITY, sum = 0.f;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const int c = i * 4 + (lane & 3);
-      ml[i] = c < a.cluster ? e.table[c * ROWS + row] : make_float2(-INFINITY, 0.f);
-      common = fmaxf(common, ml[i].x);
-    }
-#pragma unroll
-    for (int o = 1; o < 4; o <<= 1) common = fmaxf(common, __shfl_xor_sync(~0u, common, o));
-#pragma unroll
-    for (int i = 0; i < 4; i++) sum = fmaf(part_weight(ml[i].x, common), ml[i].y, sum);
-#pragma unroll
-    for (int o = 1; o < 4; o <<= 1) sum += __shfl_xor_sync(~0u, sum, o);
-    total[k] = make_float2(common, sum);
-    factor[k] = part_weight(reference[k], common) * inverse_sum(sum);
+// The cluster's (max, sum) of each row, for those who hold output, and for the groups of the sequence. By the same warp.
+__device__ __forceinline__ void add_sums(const Args& a, const Work& w, const Exchange& e, int lane) {
+  const int row = lane & 15;
+  float common = -INFINITY, sum = 0.f;
+#pragma unroll 4
+  for (int c = lane >> 4; c < a.cluster; c += 2) common = fmaxf(common, e.table[c * ROWS + row].x);
+  common = fmaxf(common, __shfl_xor_sync(~0u, common, 16));
+#pragma unroll 4
+  for (int c = lane >> 4; c < a.cluster; c += 2) {
+    const float2 ml = e.table[c * ROWS + row];
+    sum = fmaf(ml.y, part_weight(ml.x, common), sum);
   }
+  sum += __shfl_xor_sync(~0u, sum, 16);
+  e.totals[row] = make_float2(common, inverse_sum(sum));
+  // Every block of the cluster writes the same.
+  if (a.groups > 1) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + row] = make_float2(common, sum);
+}
+
+// One warp of a block that holds no output. N threads do.
+template <int SCORING, int N>
+__device__ __forceinline__ void exchange_sums(const Args& a, const Work& w, const Exchange& e, int lane) {
+  bar_sync(SUMS_BARRIER, (SCORING * 4 + 1) * 32);
+  send_sums<SCORING>(a, w, e, lane);
+  if (a.cluster > 1) mbar_poll(e.table_full, 0);
+  __syncwarp();
+  add_sums(a, w, e, lane);
+  bar_arrive(TOTALS_BARRIER, N + 32);
 }
 
 // Row half k (rows lane / 4 + 8 k) is gathered by warpgroup k: what another warpgroup gives it, through shared memory.
@@ -3626,30 +3641,49 @@ __device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const
   }
 }
 
-// One lane sends one row of the outbox, at most two owners' worth.
+// One lane sends one row of the outbox, to whoever owns it.
 template <Kv KV>
-__device__ __forceinline__ void send_row(const Args& a, const Work& w, const Exchange& e, unsigned row) {
-  for (unsigned unit = row * 4, next; unit < row * 4 + 4; unit = next) {
-    const unsigned owner = unit * a.cluster / UNITS;
-    const Share share(owner, a.cluster);
-    next = min(share.end, row * 4 + 4);
-    bulk_copy_to_cluster(cluster_addr(smem_u32(e.inbox) + (w.rank * share.units + unit - share.first) * UNIT_BYTES<KV>, owner),
+__device__ __forceinline__ void send_row(const Args& a, const Work& w, const Exchange& e, int row) {
+#pragma unroll 1
+  for (int unit = row * 4, owner = unit * a.share_inverse >> 16, next; unit < row * 4 + 4; unit = next, owner++) {
+    next = min((owner + 1) * a.share, row * 4 + 4);
+    bulk_copy_to_cluster(cluster_addr(smem_u32(e.inbox) + ((w.rank - owner) * a.share + unit) * UNIT_BYTES<KV>, owner),
                          smem_u32(e.outbox) + row * OUTBOX_PITCH<KV> + (unit & 3) * UNIT_BYTES<KV>, (next - unit) * UNIT_BYTES<KV>,
                          cluster_addr(e.inbox_full, owner));
   }
 }
 
-// Four dims of a unit, summed over the cluster.
-template <Kv KV>
-__device__ __forceinline__ float4 sum_inbox(const Args& a, const Exchange& e, const Share& mine, int local_unit, int piece) {
-  float4 o = make_float4(0.f, 0.f, 0.f, 0.f);
-  const uint8_t* src = e.inbox + local_unit * UNIT_BYTES<KV> + piece * 4 * VALUE_BYTES<KV>;
-#pragma unroll 8
-  for (int c = 0; c < a.cluster; c++) {
-    const float4 x = load_share<KV>(src + c * mine.units * UNIT_BYTES<KV>);
-    o = make_float4(o.x + x.x, o.y + x.y, o.z + x.z, o.w + x.w);
+// A block's share of the output, once the whole cluster's is in its inbox, in pieces of 16 bytes. By N threads; if there are twice as many as
+// pieces, two lanes add the halves of the cluster.
+template <Kv KV, int N>
+__device__ __forceinline__ void store_share_sums(const Args& a, const Work& w, const Exchange& e, const Share& mine, float v_scale, int tid) {
+  constexpr int PIECE = 16 / VALUE_BYTES<KV>;
+  const int pieces = (mine.end - mine.first) * UNIT_BYTES<KV> / 16, two = pieces * 2 <= N;
+#pragma unroll 1
+  for (int i = tid >> two; i < (pieces + 31 & ~31); i += N) {   // whole warps
+    const uint8_t* src = e.inbox + min(i, pieces - 1) * 16;
+    float sum[PIECE] = {};
+#pragma unroll 4
+    for (int c = tid & two; c < a.cluster; c += 1 + two) {
+      float x[PIECE];
+      load_share<KV>(x, src + c * a.share * UNIT_BYTES<KV>);
+#pragma unroll
+      for (int j = 0; j < PIECE; j++) sum[j] += x[j];
+    }
+    if (two)
+#pragma unroll
+      for (float& x : sum) x += __shfl_xor_sync(~0u, x, 1);
+    if (i >= pieces || (tid & two)) continue;
+    const int at = mine.first * 128 + i * PIECE, row = at / D_V, dim = at % D_V;
+#pragma unroll
+    for (int j = 0; j < PIECE; j += 4) {
+      const float4 o = make_float4(sum[j], sum[j + 1], sum[j + 2], sum[j + 3]);
+      if (a.groups == 1)
+        store_out(a, w, row, dim + j, o, v_scale);
+      else
+        __stcg(part_of(a, w.block, w.group, row, dim + j), o);
+    }
   }
-  return o;
 }
 
 // The groups of a sequence: every block has written its share; the last of `groups` to arrive combines them.
@@ -3681,19 +3715,21 @@ __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, con
   }
 }
 
-// Called by the NWG warpgroups that hold output, of every block of the cluster, when e.ml holds the (max, sum) of the SCORING warpgroups that
-// saw tokens and nobody of the block reads a KV stage any more. `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
-template <Kv KV, int NWG, int SCORING>
+// Called by the NWG warpgroups that hold output, of every block of the cluster, while another warp is in exchange_sums. `reference`: the maxima
+// that x is relative to, rows lane / 4 and lane / 4 + 8.
+template <Kv KV, int NWG>
 __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exchange& e, Output& x, const float (&reference)[2], float v_scale, int wg,
                                         int warp, int lane) {
   constexpr int N = NWG * 128;
   const int tid = wg * 128 + warp * 32 + lane;
-  cluster_wait();                                        // all blocks of the cluster have started
-  exchange_sums<SCORING>(a, w, e, tid, N);               // nobody of the cluster reads a KV stage any more
-
+  bar_sync(TOTALS_BARRIER, N + 32);                      // nobody of this block reads a KV stage any more
+  cluster_wait();                                        // over for long: every block has sent its sums
   float factor[2];
-  float2 total[2];
-  final_factors(a, e, reference, lane, factor, total);
+#pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const float2 total = e.totals[k * 8 + (lane >> 2)];
+    factor[k] = part_weight(reference[k], total.x) * total.y;
+  }
   x.scale(factor[0], factor[1]);
   if (NWG == 1) {
     deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
@@ -3713,31 +3749,18 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
     give_rows<NWG>(e, x, 1, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
   }
-  const Share mine(w.rank, a.cluster);
+  const Share mine(a, w.rank);
   if (a.cluster > 1) {
     fence_async_proxy();
     bar_sync(FINISH_BARRIER, N);
     const int row = lane * NWG * 4 + wg * 4 + warp;      // each copy takes its warp some 70 cycles: spread them
     if (row < ROWS) send_row<KV>(a, w, e, row);
     __syncwarp();
-    mbar_wait(e.inbox_full, 0);
+    mbar_poll(e.inbox_full, 0);
     cluster_arrive();
-    for (int i = mine.first * 32 + tid; i < mine.end * 32; i += N) {
-      const int unit = i >> 5, piece = i & 31, out_row = unit >> 2, dim = (unit & 3) * 128 + piece * 4;
-      const float4 o = sum_inbox<KV>(a, e, mine, unit - mine.first, piece);
-      if (a.groups == 1)
-        store_out(a, w, out_row, dim, o, v_scale);
-      else
-        __stcg(part_of(a, w.block, w.group, out_row, dim), o);
-    }
+    store_share_sums<KV, N>(a, w, e, mine, v_scale, tid);
   }
-  if (a.groups > 1) {
-    // Every block of the cluster writes the same (max, sum).
-    if (wg == 0 && warp == 0 && (lane & 3) == 0)
-#pragma unroll
-      for (int k = 0; k < 2; k++) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + k * 8 + (lane >> 2)] = total[k];
-    combine_groups<NWG>(a, w, mine, v_scale, tid);
-  }
+  if (a.groups > 1) combine_groups<NWG>(a, w, mine, v_scale, tid);
   if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read
 }
 """
@@ -3755,25 +3778,25 @@ template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TIL
 struct Block {
   static constexpr Kv KV = KV_;
   static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
-  // Offsets in shared memory, bytes. The combine overlays the tiles.
-  static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES<KV>;
-  static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
+  // Offsets in shared memory, bytes. The combine overlays the tiles with what a block writes itself, and the queries with what others send it.
+  static constexpr int Q = STAGES * BYTES, P = Q + (Q_BYTES > INBOX_BYTES<KV> ? Q_BYTES : INBOX_BYTES<KV>);
+  static constexpr int TABLE = P + P_TILES * P_BYTES<KV>, TOTALS = TABLE + MAX_CLUSTER * ROWS * 8, MAXIMA = TOTALS + ROWS * 8;
+  static constexpr int ROW_SCALE = MAXIMA + SCORING * ROWS * 4, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
   static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
-  static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES<KV>;
-  static_assert(INBOX + INBOX_BYTES<KV> <= Q);
+  static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = Q;
+  static_assert(OUTBOX + OUTBOX_BYTES<KV> <= Q);
   static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
 
   static __device__ __forceinline__ Exchange exchange(uint8_t* smem) {
     const uint32_t bars = smem_u32(smem) + EXCHANGE;
-    return {reinterpret_cast<float2*>(smem + TABLE), reinterpret_cast<float2*>(smem + ML), reinterpret_cast<float*>(smem + SUMS),
-            reinterpret_cast<float4*>(smem), smem + OUTBOX, smem + INBOX, bars, bars + 8};
+    return {reinterpret_cast<float2*>(smem + TABLE), reinterpret_cast<float2*>(smem + TOTALS), reinterpret_cast<float*>(smem + MAXIMA),
+            reinterpret_cast<float*>(smem + SUMS), reinterpret_cast<float4*>(smem), smem + OUTBOX, smem + INBOX, bars, bars + 8};
   }
 
-  // One thread, before the block's cluster_arrive. `fillers`: arrivals that make a tile full.
-  static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers) {
+  // One thread. `fillers`: arrivals that make a tile full.
+  static __device__ __forceinline__ void init_tiles(uint8_t* smem, int fillers) {
     const uint32_t full = smem_u32(smem) + FULL, empty = smem_u32(smem) + EMPTY;
-    init_exchange<KV>(exchange(smem), blockIdx.x, a.cluster);
     for (int i = 0; i < STAGES; i++) {
       mbar_init(full + i * 8, fillers);
       mbar_init(empty + i * 8, 4);
@@ -3782,16 +3805,18 @@ struct Block {
   }
 };
 
-// What the warpgroups that make scores do first: queries to shared memory, and the block's tiles. Returns the factor of fp8 values.
 template <class B>
-__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
-  constexpr int QUERY_WARPS = B::SCORING * 4 < 8 ? B::SCORING * 4 : 8;
-  QueryRows<QUERY_WARPS> q;
-  if (warp < QUERY_WARPS) q.load(a, w, warp, lane);
+constexpr int QUERY_WARPS = B::SCORING * 4 < 8 ? B::SCORING * 4 : 8;
+
+// What the warpgroups that make scores do first: queries, which are on their way, to shared memory, and the block's tiles. Returns the factor of
+// fp8 values.
+template <class B>
+__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, QueryRows<QUERY_WARPS<B>>& q, uint8_t* smem, int warp, int lane) {
+  if (threadIdx.x == 0) init_exchange<B::KV>(B::exchange(smem), a, w.rank);
   cluster_arrive();
   w.find_tiles(a);
   const float kv_scale = B::KV == Kv::e4m3 ? __ldg(a.kv_scale) : 1.f;
-  if (warp < QUERY_WARPS) {
+  if (warp < QUERY_WARPS<B>) {
     if constexpr (B::KV == Kv::bf16)
       q.store16(smem + B::Q, warp, lane);
     else
@@ -3804,13 +3829,13 @@ __device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t
 
 // Warpgroups that make scores and hold output of the same tiles: every NWG-th one, as the copy engine left it. Then the combine.
 template <class B>
-__device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
+__device__ __forceinline__ void multiply(const Args& a, Work& w, QueryRows<QUERY_WARPS<B>>& q, uint8_t* smem, int warp, int lane) {
   constexpr int NWG = B::HOLDING, STAGES = B::STAGES;
   constexpr Kv KV = B::KV;
   static_assert(B::SCORING == NWG);
   const uint32_t tile0 = smem_u32(smem), full = tile0 + B::FULL, empty = tile0 + B::EMPTY;
   const int wg = warp >> 2, ww = warp & 3;
-  const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane);
+  const float kv_scale = prepare_queries<B>(a, w, q, smem, warp, lane);
   Softmax x;
   Output o;
   x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);
@@ -3841,23 +3866,20 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
     __syncwarp();
     if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);
   };
-  if (mine > 0) {
-    int i = 0, t = wg;
-    start(t);
-#pragma unroll 1
-    for (; i + 1 < mine; i++, t += NWG) {
-      softmax(i, t);
-      output(i, t);
-      start(t + NWG);
-    }
-    softmax(i, t);
-    output(i, t);
-  }
   const Exchange e = B::exchange(smem);
-  reduce_sums(e, x, wg, ww, lane);
-  bar_sync(FINISH_BARRIER, NWG * 128);                   // nobody of this block reads a KV stage any more
-  const float reference[2] = {e.ml[wg * ROWS + (lane >> 2)].x, e.ml[wg * ROWS + 8 + (lane >> 2)].x};
-  combine<KV, NWG, NWG>(a, w, e, o, reference, kv_scale, wg, ww, lane);
+  // One copy of everything, for the instruction cache: also a warpgroup without tiles comes by once.
+#pragma unroll 1
+  for (int i = 0, t = wg; i < max(mine, 1); i++, t += NWG) {
+    if (mine > 0) {
+      start(t);
+      softmax(i, t);
+    }
+    if (i + 1 >= mine) reduce_sums<NWG>(e, x, wg, ww, lane);
+    if (mine > 0) output(i, t);
+  }
+  __syncwarp();                                          // another lane wrote the maxima
+  const float reference[2] = {e.maxima[wg * ROWS + (lane >> 2)], e.maxima[wg * ROWS + 8 + (lane >> 2)]};
+  combine<KV, NWG>(a, w, e, o, reference, kv_scale, wg, ww, lane);
 }
 """
 
@@ -3881,7 +3903,8 @@ struct Producer {
   const Args& a;
   Work& w;
   const CUtensorMap *wide_map, *rope_map;
-  uint32_t tile0;
+  uint8_t* smem;
+  uint32_t tile0 = smem_u32(smem);
 
   __device__ __forceinline__ void copy(uint32_t tile, int first, int row, uint32_t bar) const {   // a box, from token `first` of the tile
 #pragma unroll
@@ -3911,22 +3934,26 @@ struct Producer {
     }
   }
 
+  // A tile for every warpgroup at once, the others when the queries are there: they would keep them.
   __device__ __forceinline__ void run(int lane) {
     if (lane == 0) {
+      L::init_tiles(smem, 1);
       prefetch_map(wide_map);
       prefetch_map(rope_map);
       start_copies(
-          a, w, !L::PAGED && a.uniform_len, L::HOLDING, L::STAGES, [&](const Work& work, int t) { copy_rows(work, t); },
+          a, w, !L::PAGED && a.uniform_len, L::HOLDING, L::HOLDING, [&](const Work& work, int t) { copy_rows(work, t); },
           [&](const Work&, int t) { mbar_expect(full(t), L::BYTES); }, [&](int t) { return full(t); }, [&](int t) { load(t); });
     }
     __syncwarp();
+    cluster_arrive();
     bar_sync(START_BARRIER, L::THREADS);
     if (lane == 0)
 #pragma unroll 1
-      for (int t = L::STAGES; t < w.tiles; t++) {
-        mbar_wait(tile0 + L::EMPTY + (uint32_t)t % L::STAGES * 8, (t / L::STAGES - 1) & 1);
+      for (int t = L::HOLDING; t < w.tiles; t++) {
+        if (t >= L::STAGES) mbar_wait(tile0 + L::EMPTY + (uint32_t)t % L::STAGES * 8, (t / L::STAGES - 1) & 1);
         load(t);
       }
+    __syncwarp();
   }
 };
 
@@ -3936,12 +3963,13 @@ mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   Work w(a);
+  QueryRows<QUERY_WARPS<L>> q;
+  if (warp < QUERY_WARPS<L>) q.load(a, w, warp, lane);
   if (warp == L::HOLDING * 4) {
-    if (lane == 0) L::init_barriers(a, smem, 1);
-    cluster_arrive();
-    Producer<L>{a, w, &wide_map, &rope_map, smem_u32(smem)}.run(lane);
+    Producer<L>{a, w, &wide_map, &rope_map, smem}.run(lane);
+    exchange_sums<L::SCORING, L::HOLDING * 128>(a, w, L::exchange(smem), lane);
   } else {
-    multiply<L>(a, w, smem, warp, lane);
+    multiply<L>(a, w, q, smem, warp, lane);
   }
 }
 """
@@ -4053,7 +4081,7 @@ CUDA_HOLD = r"""// The warpgroup that holds the output over unpacked tiles: O^T[
 #include "block.cuh"
 
 constexpr int V_BYTES = D_V * TILE;
-constexpr int HOLD_BARRIER = 12, SUMS_BARRIER = 13;
+constexpr int HOLD_BARRIER = 12;
 
 // 64-byte-swizzled operand of 64 bytes a row.
 __device__ __forceinline__ uint64_t narrow_operand(uint32_t addr) { return pack_u64(operand_low(addr), NARROW_ROWS); }
@@ -4183,11 +4211,11 @@ struct Holder {
         phase ^= 1;
       }
     }
-    bar_sync(SUMS_BARRIER, L::THREADS);
+    bar_sync(HOLD_BARRIER, 128);                         // nobody of this block reads a stage any more
     Output o;
     float maxima[2];
     regroup(o, maxima, held, reference, reinterpret_cast<float*>(smem + L::SCRATCH), warp, lane);
-    combine<Kv::e5m2, 1, L::SCORING>(a, w, L::exchange(smem), o, maxima, 1.f, 0, warp, lane);
+    combine<Kv::e5m2, 1>(a, w, L::exchange(smem), o, maxima, 1.f, 0, warp, lane);
   }
 };
 """
@@ -4205,7 +4233,7 @@ CUDA_UNPACKED = r"""// MLA decode over an mxfp4 KV cache. SCORING warpgroups tak
 template <int SCORING, int PACKED_>
 struct Unpacked : Block<Kv::e5m2, SCORING, 1, SCORING, V_BYTES, SCORING, (SCORING + 1) * 128> {
   static constexpr int PACKED = PACKED_, PACKED_SLOTS = PACKED * SCORING, REFERENCES = (Unpacked::END + 15) & ~15;
-  static constexpr int SCRATCH = (Unpacked::INBOX + INBOX_BYTES<Kv::e5m2> + 15) & ~15;
+  static constexpr int SCRATCH = (Unpacked::OUTBOX + OUTBOX_BYTES<Kv::e5m2> + 15) & ~15;
   static constexpr int PACKED_AT = REFERENCES + SCORING * ROWS * 4, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES;
   static constexpr int SMEM = PACKED_FULL + PACKED_SLOTS * 8;
   static constexpr int SCORER_REGISTERS = 112, HOLDER_REGISTERS = 176;         // of 128 each at first
@@ -4351,8 +4379,9 @@ struct Scorer {
       // The softmax's barrier has said that all four warps have read their packed rows.
       if (warp == 0 && lane == 0 && t + L::PACKED < w.tiles) load_packed<L>(rows, t + L::PACKED, at.reused(), smem0);
     }
-    reduce_sums(L::exchange(smem), softmax, wg, warp, lane);
-    bar_sync(SUMS_BARRIER, L::THREADS);
+    const Exchange e = L::exchange(smem);
+    reduce_sums<L::SCORING>(e, softmax, wg, warp, lane);
+    if (wg == 0 && warp == 1) exchange_sums<L::SCORING, 128>(a, w, e, lane);
   }
 };
 
@@ -4361,15 +4390,17 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_const
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
   Work w(a);
+  QueryRows<QUERY_WARPS<L>> q;
+  if (warp < QUERY_WARPS<L>) q.load(a, w, warp, lane);
   if (wg < L::SCORING) {
     give_registers<L::SCORER_REGISTERS>();
-    prepare_queries<L>(a, w, smem, warp, lane);
+    prepare_queries<L>(a, w, q, smem, warp, lane);
     Scorer<L>{a, w, smem, wg, warp & 3, lane}.run();
   } else {
     if (warp == L::SCORING * 4 && lane == 0) {
       L::init_packed(smem_u32(smem));
       start_packed<L>(a, w, smem_u32(smem));
-      L::init_barriers(a, smem, 4);
+      L::init_tiles(smem, 4);
     } else {
       w.find_tiles(a);
     }
@@ -4632,12 +4663,16 @@ CUDA_KERNELS = (
 CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
 CUDA_MAX_CLUSTER = 16
 CUDA_MAX_SPLITS = 64
+CUDA_UNITS = 64  # of a block's output, 128 dims of a row each: what the blocks of a cluster share out
 MXFP4_TILES = 24  # of a block; measured on an H200: 16 are faster as fp8, 32 as mxfp4
 MAP_ALIGNMENT = 64
 MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
 CUDA_INPUTS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_e8m0_end", "kv_indptr", "block_table")
 CUDA_POINTERS = (*CUDA_INPUTS, "out", "part", "part_ml", "tickets")
-CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits", "uniform_len")
+CUDA_INTS = (
+    "rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits",
+    "uniform_len", "uniform_each", "uniform_more", "share", "share_inverse",
+)  # fmt: skip
 
 
 class CudaArgs(ctypes.Structure):
@@ -4648,6 +4683,21 @@ class CudaArgs(ctypes.Structure):
         ("sm_scale", ctypes.c_float),
         *((name, ctypes.c_int) for name in CUDA_INTS),
     )
+
+
+def split_args(kv_len: int, cluster: int, groups: int) -> dict[str, int]:
+    """What `Args` holds about the splits of sequences that all have `kv_len` tokens, and about the shares of the blocks of a
+    cluster: divisions that a kernel would start with."""
+    each, more = divmod(-(-kv_len // CUDA_TILE), cluster * groups)
+    share = -(-CUDA_UNITS // cluster)
+    return {
+        "cluster": cluster,
+        "groups": groups,
+        "uniform_each": each,
+        "uniform_more": more,
+        "share": share,
+        "share_inverse": -(-(1 << 16) // share),
+    }
 
 
 def compile_cuda(folder: Path) -> Path:
@@ -4728,8 +4778,7 @@ class CudaPlan:
             sm_scale=config["sm_scale"],
             rows=shape.rows,
             row_blocks=row_blocks,
-            cluster=cluster,
-            groups=groups,
+            **split_args(shape.kv_len, cluster, groups),
         )
         self.args_at = ctypes.byref(self.args)
 

@@ -54,12 +54,16 @@ CUDA_KERNELS = (
 CUDA_ROWS, CUDA_TILE = 16, 64  # query rows of a block; tokens of a tile
 CUDA_MAX_CLUSTER = 16
 CUDA_MAX_SPLITS = 64
+CUDA_UNITS = 64  # of a block's output, 128 dims of a row each: what the blocks of a cluster share out
 MXFP4_TILES = 24  # of a block; measured on an H200: 16 are faster as fp8, 32 as mxfp4
 MAP_ALIGNMENT = 64
 MIN_PAGE = 8  # tokens: the swizzle of a tile repeats after eight rows
 CUDA_INPUTS = ("q", "kv_scale", "kv", "kv_e8m0", "kv_e8m0_end", "kv_indptr", "block_table")
 CUDA_POINTERS = (*CUDA_INPUTS, "out", "part", "part_ml", "tickets")
-CUDA_INTS = ("rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits", "uniform_len")
+CUDA_INTS = (
+    "rows", "row_blocks", "cluster", "groups", "e8m0_stride", "table_stride", "page_bits",
+    "uniform_len", "uniform_each", "uniform_more", "share", "share_inverse",
+)  # fmt: skip
 
 
 class CudaArgs(ctypes.Structure):
@@ -70,6 +74,21 @@ class CudaArgs(ctypes.Structure):
         ("sm_scale", ctypes.c_float),
         *((name, ctypes.c_int) for name in CUDA_INTS),
     )
+
+
+def split_args(kv_len: int, cluster: int, groups: int) -> dict[str, int]:
+    """What `Args` holds about the splits of sequences that all have `kv_len` tokens, and about the shares of the blocks of a
+    cluster: divisions that a kernel would start with."""
+    each, more = divmod(-(-kv_len // CUDA_TILE), cluster * groups)
+    share = -(-CUDA_UNITS // cluster)
+    return {
+        "cluster": cluster,
+        "groups": groups,
+        "uniform_each": each,
+        "uniform_more": more,
+        "share": share,
+        "share_inverse": -(-(1 << 16) // share),
+    }
 
 
 def compile_cuda(folder: Path) -> Path:
@@ -150,8 +169,7 @@ class CudaPlan:
             sm_scale=config["sm_scale"],
             rows=shape.rows,
             row_blocks=row_blocks,
-            cluster=cluster,
-            groups=groups,
+            **split_args(shape.kv_len, cluster, groups),
         )
         self.args_at = ctypes.byref(self.args)
 

@@ -10,25 +10,25 @@ template <Kv KV_, int SCORING_, int HOLDING_, int STAGES_, int BYTES_, int P_TIL
 struct Block {
   static constexpr Kv KV = KV_;
   static constexpr int SCORING = SCORING_, HOLDING = HOLDING_, STAGES = STAGES_, BYTES = BYTES_, THREADS = THREADS_;
-  // Offsets in shared memory, bytes. The combine overlays the tiles.
-  static constexpr int Q = STAGES * BYTES, P = Q + Q_BYTES, TABLE = P + P_TILES * P_BYTES<KV>;
-  static constexpr int ML = TABLE + MAX_CLUSTER * ROWS * 8, ROW_SCALE = ML + SCORING * ROWS * 8, TOP = ROW_SCALE + ROWS * 4;
+  // Offsets in shared memory, bytes. The combine overlays the tiles with what a block writes itself, and the queries with what others send it.
+  static constexpr int Q = STAGES * BYTES, P = Q + (Q_BYTES > INBOX_BYTES<KV> ? Q_BYTES : INBOX_BYTES<KV>);
+  static constexpr int TABLE = P + P_TILES * P_BYTES<KV>, TOTALS = TABLE + MAX_CLUSTER * ROWS * 8, MAXIMA = TOTALS + ROWS * 8;
+  static constexpr int ROW_SCALE = MAXIMA + SCORING * ROWS * 4, TOP = ROW_SCALE + ROWS * 4;
   static constexpr int SUMS = TOP + SCORING * 256, BARRIERS = SUMS + SCORING * 256;
   static constexpr int FULL = BARRIERS, EMPTY = FULL + STAGES * 8, EXCHANGE = EMPTY + STAGES * 8, END = EXCHANGE + 16;
-  static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = OUTBOX + OUTBOX_BYTES<KV>;
-  static_assert(INBOX + INBOX_BYTES<KV> <= Q);
+  static constexpr int OUTBOX = swap_bytes(HOLDING), INBOX = Q;
+  static_assert(OUTBOX + OUTBOX_BYTES<KV> <= Q);
   static_assert(STAGES >= SCORING, "every warpgroup would wait for a tile that another holds");
 
   static __device__ __forceinline__ Exchange exchange(uint8_t* smem) {
     const uint32_t bars = smem_u32(smem) + EXCHANGE;
-    return {reinterpret_cast<float2*>(smem + TABLE), reinterpret_cast<float2*>(smem + ML), reinterpret_cast<float*>(smem + SUMS),
-            reinterpret_cast<float4*>(smem), smem + OUTBOX, smem + INBOX, bars, bars + 8};
+    return {reinterpret_cast<float2*>(smem + TABLE), reinterpret_cast<float2*>(smem + TOTALS), reinterpret_cast<float*>(smem + MAXIMA),
+            reinterpret_cast<float*>(smem + SUMS), reinterpret_cast<float4*>(smem), smem + OUTBOX, smem + INBOX, bars, bars + 8};
   }
 
-  // One thread, before the block's cluster_arrive. `fillers`: arrivals that make a tile full.
-  static __device__ __forceinline__ void init_barriers(const Args& a, uint8_t* smem, int fillers) {
+  // One thread. `fillers`: arrivals that make a tile full.
+  static __device__ __forceinline__ void init_tiles(uint8_t* smem, int fillers) {
     const uint32_t full = smem_u32(smem) + FULL, empty = smem_u32(smem) + EMPTY;
-    init_exchange<KV>(exchange(smem), blockIdx.x, a.cluster);
     for (int i = 0; i < STAGES; i++) {
       mbar_init(full + i * 8, fillers);
       mbar_init(empty + i * 8, 4);
@@ -37,16 +37,18 @@ struct Block {
   }
 };
 
-// What the warpgroups that make scores do first: queries to shared memory, and the block's tiles. Returns the factor of fp8 values.
 template <class B>
-__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
-  constexpr int QUERY_WARPS = B::SCORING * 4 < 8 ? B::SCORING * 4 : 8;
-  QueryRows<QUERY_WARPS> q;
-  if (warp < QUERY_WARPS) q.load(a, w, warp, lane);
+constexpr int QUERY_WARPS = B::SCORING * 4 < 8 ? B::SCORING * 4 : 8;
+
+// What the warpgroups that make scores do first: queries, which are on their way, to shared memory, and the block's tiles. Returns the factor of
+// fp8 values.
+template <class B>
+__device__ __forceinline__ float prepare_queries(const Args& a, Work& w, QueryRows<QUERY_WARPS<B>>& q, uint8_t* smem, int warp, int lane) {
+  if (threadIdx.x == 0) init_exchange<B::KV>(B::exchange(smem), a, w.rank);
   cluster_arrive();
   w.find_tiles(a);
   const float kv_scale = B::KV == Kv::e4m3 ? __ldg(a.kv_scale) : 1.f;
-  if (warp < QUERY_WARPS) {
+  if (warp < QUERY_WARPS<B>) {
     if constexpr (B::KV == Kv::bf16)
       q.store16(smem + B::Q, warp, lane);
     else
@@ -59,13 +61,13 @@ __device__ __forceinline__ float prepare_queries(const Args& a, Work& w, uint8_t
 
 // Warpgroups that make scores and hold output of the same tiles: every NWG-th one, as the copy engine left it. Then the combine.
 template <class B>
-__device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, int warp, int lane) {
+__device__ __forceinline__ void multiply(const Args& a, Work& w, QueryRows<QUERY_WARPS<B>>& q, uint8_t* smem, int warp, int lane) {
   constexpr int NWG = B::HOLDING, STAGES = B::STAGES;
   constexpr Kv KV = B::KV;
   static_assert(B::SCORING == NWG);
   const uint32_t tile0 = smem_u32(smem), full = tile0 + B::FULL, empty = tile0 + B::EMPTY;
   const int wg = warp >> 2, ww = warp & 3;
-  const float kv_scale = prepare_queries<B>(a, w, smem, warp, lane);
+  const float kv_scale = prepare_queries<B>(a, w, q, smem, warp, lane);
   Softmax x;
   Output o;
   x.init(KV == Kv::bf16 ? nullptr : reinterpret_cast<const float*>(smem + B::ROW_SCALE), a.sm_scale * kv_scale, lane);
@@ -96,21 +98,18 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, uint8_t* smem, 
     __syncwarp();
     if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);
   };
-  if (mine > 0) {
-    int i = 0, t = wg;
-    start(t);
-#pragma unroll 1
-    for (; i + 1 < mine; i++, t += NWG) {
-      softmax(i, t);
-      output(i, t);
-      start(t + NWG);
-    }
-    softmax(i, t);
-    output(i, t);
-  }
   const Exchange e = B::exchange(smem);
-  reduce_sums(e, x, wg, ww, lane);
-  bar_sync(FINISH_BARRIER, NWG * 128);                   // nobody of this block reads a KV stage any more
-  const float reference[2] = {e.ml[wg * ROWS + (lane >> 2)].x, e.ml[wg * ROWS + 8 + (lane >> 2)].x};
-  combine<KV, NWG, NWG>(a, w, e, o, reference, kv_scale, wg, ww, lane);
+  // One copy of everything, for the instruction cache: also a warpgroup without tiles comes by once.
+#pragma unroll 1
+  for (int i = 0, t = wg; i < max(mine, 1); i++, t += NWG) {
+    if (mine > 0) {
+      start(t);
+      softmax(i, t);
+    }
+    if (i + 1 >= mine) reduce_sums<NWG>(e, x, wg, ww, lane);
+    if (mine > 0) output(i, t);
+  }
+  __syncwarp();                                          // another lane wrote the maxima
+  const float reference[2] = {e.maxima[wg * ROWS + (lane >> 2)], e.maxima[wg * ROWS + 8 + (lane >> 2)]};
+  combine<KV, NWG>(a, w, e, o, reference, kv_scale, wg, ww, lane);
 }

@@ -2,10 +2,10 @@
 //
 // The blocks of a cluster send each other (max, sum), so that each can scale what it has to the cluster's normalised output. Every
 // block then sends to each other block that block's share of the 16 x 512 outputs, and sums the share it owns. Both exchanges are
-// asynchronous copies that the receiver's mbarrier counts: a cluster barrier would cost more. Clusters of one sequence (groups)
-// meet in global memory, where the last to arrive combines them.
+// asynchronous copies that the receiver's mbarrier counts: a cluster barrier would cost more. One warp does the first while the others make
+// the output of their last tile. Clusters of one sequence (groups) meet in global memory, where the last to arrive combines them.
 //
-// A unit is 128 dims of one row: what one warp holds of it. The owner of unit u in a cluster of C is block u * C / 64.
+// A unit is 128 dims of one row: what one warp holds of it. Block r of a cluster owns `share` units from r * share.
 #pragma once
 #include "attend.cuh"
 
@@ -23,40 +23,40 @@ constexpr int OUTBOX_BYTES = ROWS * OUTBOX_PITCH<KV>;
 template <Kv KV>
 constexpr int INBOX_BYTES = (UNITS + MAX_CLUSTER) * UNIT_BYTES<KV>;   // cluster * ceil(64 / cluster) units
 constexpr int swap_bytes(int warpgroups) { return 2 * (warpgroups - 1) * 8 * 128 * 16; }
-constexpr int FINISH_BARRIER = 15;
+constexpr int TOTALS_BARRIER = 11, SUMS_BARRIER = 13, FINISH_BARRIER = 15;
 
-// Shared memory of the combine; every block of a cluster has the same layout. swap, outbox and inbox overlay the KV stages.
+// Shared memory of the combine; every block of a cluster has the same layout. swap and outbox overlay the KV stages, the inbox the queries: a
+// block that has every other's (max, sum) knows that all have made their last scores.
 struct Exchange {
   float2* table;                                         // [MAX_CLUSTER][16] (max, sum) of every block of the cluster
-  float2* ml;                                            // [warpgroups][16] (max, sum) of this block's warpgroups
+  float2* totals;                                        // [16] the cluster's maximum, and 1 / its sum
+  float* maxima;                                         // [warpgroups][16] maxima of this block's warpgroups
   float* warp_sum;                                       // [warpgroups][4][16]
   float4* swap;                                          // [2 halves][warpgroups - 1][8][128]
   uint8_t *outbox, *inbox;                               // [16][OUTBOX_PITCH]; [cluster][units of a block][UNIT_BYTES]
   uint32_t table_full, inbox_full;                       // mbarriers
 };
 
-// The units that block `rank` of a cluster owns.
+// The units that block `rank` of a cluster owns: `a.share` of them, the last ones less.
 struct Share {
-  unsigned first, end, units;                            // units: room for one source
-  __device__ __forceinline__ Share(unsigned rank, unsigned cluster) {
-    first = (rank * UNITS + cluster - 1) / cluster;
-    end = ((rank + 1) * UNITS + cluster - 1) / cluster;
-    units = (UNITS + cluster - 1) / cluster;
-  }
+  int first, end;
+  __device__ __forceinline__ Share(const Args& a, int rank) : first(min(rank * a.share, UNITS)), end(min(first + a.share, UNITS)) {}
 };
 
 // One thread, before the block's cluster_arrive.
 template <Kv KV>
-__device__ __forceinline__ void init_exchange(const Exchange& e, unsigned rank, unsigned cluster) {
-  const Share mine(rank, cluster);
+__device__ __forceinline__ void init_exchange(const Exchange& e, const Args& a, int rank) {
+  const Share mine(a, rank);
   mbar_init(e.table_full, 1);
   mbar_init(e.inbox_full, 1);
   mbar_init_fence();
-  mbar_expect(e.table_full, cluster * ROWS * 8);
-  mbar_expect(e.inbox_full, cluster * (mine.end - mine.first) * UNIT_BYTES<KV>);
+  if (a.cluster > 1) {
+    mbar_expect(e.table_full, a.cluster * ROWS * 8);
+    mbar_expect(e.inbox_full, a.cluster * (mine.end - mine.first) * UNIT_BYTES<KV>);
+  }
 }
 
-// Four values of a share, to where they lie between blocks and back.
+// Four values of a share to where they lie between blocks, and 16 bytes of them back.
 template <Kv KV>
 __device__ __forceinline__ void store_share(uint8_t* at, float4 o) {
   if constexpr (KV == Kv::bf16)
@@ -66,17 +66,18 @@ __device__ __forceinline__ void store_share(uint8_t* at, float4 o) {
   else
     *reinterpret_cast<uint2*>(at) = make_uint2(pack_bf16(o.x, o.y), pack_bf16(o.z, o.w));
 }
-template <Kv KV>
-__device__ __forceinline__ float4 load_share(const uint8_t* at) {
-  if constexpr (KV == Kv::bf16) {
-    return *reinterpret_cast<const float4*>(at);
-  } else {
-    const uint2 x = *reinterpret_cast<const uint2*>(at);
-    if constexpr (KV == Kv::e4m3) {
-      const float2 lo = unpack_f16(x.x), hi = unpack_f16(x.y);
-      return make_float4(lo.x, lo.y, hi.x, hi.y);
+template <Kv KV, int N>
+__device__ __forceinline__ void load_share(float (&x)[N], const uint8_t* at) {
+  uint32_t raw[4];
+  ld_shared(raw, smem_u32(at));
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    if constexpr (KV == Kv::bf16) {
+      x[i] = __uint_as_float(raw[i]);
     } else {
-      return make_float4(__uint_as_float(x.x << 16), __uint_as_float(x.x & 0xffff0000u), __uint_as_float(x.y << 16), __uint_as_float(x.y & 0xffff0000u));
+      const float2 pair = KV == Kv::e4m3 ? unpack_f16(raw[i]) : make_float2(__uint_as_float(raw[i] << 16), __uint_as_float(raw[i] & 0xffff0000u));
+      x[2 * i] = pair.x;
+      x[2 * i + 1] = pair.y;
     }
   }
 }
@@ -99,7 +100,8 @@ __device__ __forceinline__ float4 acc_float4(const Output& x, int c, int k) {
   return make_float4(x.acc[2 * c][2 * k], x.acc[2 * c + 1][2 * k], x.acc[2 * c][2 * k + 1], x.acc[2 * c + 1][2 * k + 1]);
 }
 
-// Sums of the four warps of a warpgroup (each saw other tokens). ml[wg] is complete once the warpgroup has synchronised again.
+// Sums of the four warps of a warpgroup (each saw other tokens), for the warp that sends them.
+template <int SCORING>
 __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int wg, int warp, int lane) {
 #pragma unroll
   for (int i = 0; i < 4; i++)
@@ -109,64 +111,62 @@ __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int w
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int r = (i >> 1) * 8 + lane * 2 + (i & 1);
-      e.warp_sum[(wg * 4 + warp) * 16 + r] = x.l[i];
-      if (warp == 0) e.ml[wg * 16 + r].x = x.m[i];
+      e.warp_sum[(wg * 4 + warp) * ROWS + r] = x.l[i];
+      e.maxima[wg * ROWS + r] = x.m[i];                  // all four warps write the same
     }
   }
-  bar_sync(1 + wg, 128);
-  if (warp == 0 && lane < 16) {
-    const float* s = e.warp_sum + wg * 64 + lane;
-    e.ml[wg * 16 + lane].y = s[0] + s[16] + s[32] + s[48];
-  }
+  bar_arrive(SUMS_BARRIER, (SCORING * 4 + 1) * 32);
 }
 
-// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster; by `threads` threads, who wait for those of the others.
+// (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster. By one warp, whose two halves take ranks in turn.
 template <int SCORING>
-__device__ __forceinline__ void exchange_sums(const Args& a, const Work& w, const Exchange& e, int tid, int threads) {
-  for (int i = tid; i < a.cluster * ROWS; i += threads) {
-    const int row = i & 15, rank = i >> 4;
-    float2 ml = e.ml[row];
+__device__ __forceinline__ void send_sums(const Args& a, const Work& w, const Exchange& e, int lane) {
+  const int row = lane & 15;
+  float2 ml = make_float2(e.maxima[row], 0.f);
 #pragma unroll
-    for (int wg = 1; wg < SCORING; wg++) {
-      const float2 other = e.ml[wg * ROWS + row];
-      const float common = fmaxf(ml.x, other.x);
-      ml = make_float2(common, ml.y * part_weight(ml.x, common) + other.y * part_weight(other.x, common));
-    }
-    if (a.cluster == 1)
-      e.table[row] = ml;
-    else
-      st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
+  for (int wg = 1; wg < SCORING; wg++) ml.x = fmaxf(ml.x, e.maxima[wg * ROWS + row]);
+#pragma unroll
+  for (int wg = 0; wg < SCORING; wg++) {
+    const float* s = e.warp_sum + wg * 4 * ROWS + row;
+    ml.y = fmaf(s[0] + s[ROWS] + s[2 * ROWS] + s[3 * ROWS], part_weight(e.maxima[wg * ROWS + row], ml.x), ml.y);
   }
-  if (a.cluster == 1)
-    bar_sync(FINISH_BARRIER, threads);
-  else
-    mbar_wait(e.table_full, 0);
+  if (a.cluster == 1) {
+    e.table[row] = ml;
+    return;
+  }
+  cluster_wait();                                        // all blocks of the cluster have started
+#pragma unroll 1
+  for (int rank = lane >> 4; rank < a.cluster; rank += 2)
+    st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
 }
 
-// Factors that take this lane's accumulators (rows lane / 4 and lane / 4 + 8, so far relative to the maxima `reference`) to the cluster's
-// normalised output, and the cluster's (max, sum) of those rows. The four lanes of a row share the table's 16 entries.
-__device__ __forceinline__ void final_factors(const Args& a, const Exchange& e, const float (&reference)[2], int lane, float (&factor)[2],
-                                              float2 (&total)[2]) {
-#pragma unroll
-  for (int k = 0; k < 2; k++) {
-    const int row = k * 8 + (lane >> 2);
-    float2 ml[4];
-    float common = -INFINITY, sum = 0.f;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const int c = i * 4 + (lane & 3);
-      ml[i] = c < a.cluster ? e.table[c * ROWS + row] : make_float2(-INFINITY, 0.f);
-      common = fmaxf(common, ml[i].x);
-    }
-#pragma unroll
-    for (int o = 1; o < 4; o <<= 1) common = fmaxf(common, __shfl_xor_sync(~0u, common, o));
-#pragma unroll
-    for (int i = 0; i < 4; i++) sum = fmaf(part_weight(ml[i].x, common), ml[i].y, sum);
-#pragma unroll
-    for (int o = 1; o < 4; o <<= 1) sum += __shfl_xor_sync(~0u, sum, o);
-    total[k] = make_float2(common, sum);
-    factor[k] = part_weight(reference[k], common) * inverse_sum(sum);
+// The cluster's (max, sum) of each row, for those who hold output, and for the groups of the sequence. By the same warp.
+__device__ __forceinline__ void add_sums(const Args& a, const Work& w, const Exchange& e, int lane) {
+  const int row = lane & 15;
+  float common = -INFINITY, sum = 0.f;
+#pragma unroll 4
+  for (int c = lane >> 4; c < a.cluster; c += 2) common = fmaxf(common, e.table[c * ROWS + row].x);
+  common = fmaxf(common, __shfl_xor_sync(~0u, common, 16));
+#pragma unroll 4
+  for (int c = lane >> 4; c < a.cluster; c += 2) {
+    const float2 ml = e.table[c * ROWS + row];
+    sum = fmaf(ml.y, part_weight(ml.x, common), sum);
   }
+  sum += __shfl_xor_sync(~0u, sum, 16);
+  e.totals[row] = make_float2(common, inverse_sum(sum));
+  // Every block of the cluster writes the same.
+  if (a.groups > 1) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + row] = make_float2(common, sum);
+}
+
+// One warp of a block that holds no output. N threads do.
+template <int SCORING, int N>
+__device__ __forceinline__ void exchange_sums(const Args& a, const Work& w, const Exchange& e, int lane) {
+  bar_sync(SUMS_BARRIER, (SCORING * 4 + 1) * 32);
+  send_sums<SCORING>(a, w, e, lane);
+  if (a.cluster > 1) mbar_poll(e.table_full, 0);
+  __syncwarp();
+  add_sums(a, w, e, lane);
+  bar_arrive(TOTALS_BARRIER, N + 32);
 }
 
 // Row half k (rows lane / 4 + 8 k) is gathered by warpgroup k: what another warpgroup gives it, through shared memory.
@@ -227,30 +227,49 @@ __device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const
   }
 }
 
-// One lane sends one row of the outbox, at most two owners' worth.
+// One lane sends one row of the outbox, to whoever owns it.
 template <Kv KV>
-__device__ __forceinline__ void send_row(const Args& a, const Work& w, const Exchange& e, unsigned row) {
-  for (unsigned unit = row * 4, next; unit < row * 4 + 4; unit = next) {
-    const unsigned owner = unit * a.cluster / UNITS;
-    const Share share(owner, a.cluster);
-    next = min(share.end, row * 4 + 4);
-    bulk_copy_to_cluster(cluster_addr(smem_u32(e.inbox) + (w.rank * share.units + unit - share.first) * UNIT_BYTES<KV>, owner),
+__device__ __forceinline__ void send_row(const Args& a, const Work& w, const Exchange& e, int row) {
+#pragma unroll 1
+  for (int unit = row * 4, owner = unit * a.share_inverse >> 16, next; unit < row * 4 + 4; unit = next, owner++) {
+    next = min((owner + 1) * a.share, row * 4 + 4);
+    bulk_copy_to_cluster(cluster_addr(smem_u32(e.inbox) + ((w.rank - owner) * a.share + unit) * UNIT_BYTES<KV>, owner),
                          smem_u32(e.outbox) + row * OUTBOX_PITCH<KV> + (unit & 3) * UNIT_BYTES<KV>, (next - unit) * UNIT_BYTES<KV>,
                          cluster_addr(e.inbox_full, owner));
   }
 }
 
-// Four dims of a unit, summed over the cluster.
-template <Kv KV>
-__device__ __forceinline__ float4 sum_inbox(const Args& a, const Exchange& e, const Share& mine, int local_unit, int piece) {
-  float4 o = make_float4(0.f, 0.f, 0.f, 0.f);
-  const uint8_t* src = e.inbox + local_unit * UNIT_BYTES<KV> + piece * 4 * VALUE_BYTES<KV>;
-#pragma unroll 8
-  for (int c = 0; c < a.cluster; c++) {
-    const float4 x = load_share<KV>(src + c * mine.units * UNIT_BYTES<KV>);
-    o = make_float4(o.x + x.x, o.y + x.y, o.z + x.z, o.w + x.w);
+// A block's share of the output, once the whole cluster's is in its inbox, in pieces of 16 bytes. By N threads; if there are twice as many as
+// pieces, two lanes add the halves of the cluster.
+template <Kv KV, int N>
+__device__ __forceinline__ void store_share_sums(const Args& a, const Work& w, const Exchange& e, const Share& mine, float v_scale, int tid) {
+  constexpr int PIECE = 16 / VALUE_BYTES<KV>;
+  const int pieces = (mine.end - mine.first) * UNIT_BYTES<KV> / 16, two = pieces * 2 <= N;
+#pragma unroll 1
+  for (int i = tid >> two; i < (pieces + 31 & ~31); i += N) {   // whole warps
+    const uint8_t* src = e.inbox + min(i, pieces - 1) * 16;
+    float sum[PIECE] = {};
+#pragma unroll 4
+    for (int c = tid & two; c < a.cluster; c += 1 + two) {
+      float x[PIECE];
+      load_share<KV>(x, src + c * a.share * UNIT_BYTES<KV>);
+#pragma unroll
+      for (int j = 0; j < PIECE; j++) sum[j] += x[j];
+    }
+    if (two)
+#pragma unroll
+      for (float& x : sum) x += __shfl_xor_sync(~0u, x, 1);
+    if (i >= pieces || (tid & two)) continue;
+    const int at = mine.first * 128 + i * PIECE, row = at / D_V, dim = at % D_V;
+#pragma unroll
+    for (int j = 0; j < PIECE; j += 4) {
+      const float4 o = make_float4(sum[j], sum[j + 1], sum[j + 2], sum[j + 3]);
+      if (a.groups == 1)
+        store_out(a, w, row, dim + j, o, v_scale);
+      else
+        __stcg(part_of(a, w.block, w.group, row, dim + j), o);
+    }
   }
-  return o;
 }
 
 // The groups of a sequence: every block has written its share; the last of `groups` to arrive combines them.
@@ -282,19 +301,21 @@ __device__ __forceinline__ void combine_groups(const Args& a, const Work& w, con
   }
 }
 
-// Called by the NWG warpgroups that hold output, of every block of the cluster, when e.ml holds the (max, sum) of the SCORING warpgroups that
-// saw tokens and nobody of the block reads a KV stage any more. `reference`: the maxima that x is relative to, rows lane / 4 and lane / 4 + 8.
-template <Kv KV, int NWG, int SCORING>
+// Called by the NWG warpgroups that hold output, of every block of the cluster, while another warp is in exchange_sums. `reference`: the maxima
+// that x is relative to, rows lane / 4 and lane / 4 + 8.
+template <Kv KV, int NWG>
 __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exchange& e, Output& x, const float (&reference)[2], float v_scale, int wg,
                                         int warp, int lane) {
   constexpr int N = NWG * 128;
   const int tid = wg * 128 + warp * 32 + lane;
-  cluster_wait();                                        // all blocks of the cluster have started
-  exchange_sums<SCORING>(a, w, e, tid, N);               // nobody of the cluster reads a KV stage any more
-
+  bar_sync(TOTALS_BARRIER, N + 32);                      // nobody of this block reads a KV stage any more
+  cluster_wait();                                        // over for long: every block has sent its sums
   float factor[2];
-  float2 total[2];
-  final_factors(a, e, reference, lane, factor, total);
+#pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const float2 total = e.totals[k * 8 + (lane >> 2)];
+    factor[k] = part_weight(reference[k], total.x) * total.y;
+  }
   x.scale(factor[0], factor[1]);
   if (NWG == 1) {
     deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
@@ -314,30 +335,17 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
     give_rows<NWG>(e, x, 1, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
   }
-  const Share mine(w.rank, a.cluster);
+  const Share mine(a, w.rank);
   if (a.cluster > 1) {
     fence_async_proxy();
     bar_sync(FINISH_BARRIER, N);
     const int row = lane * NWG * 4 + wg * 4 + warp;      // each copy takes its warp some 70 cycles: spread them
     if (row < ROWS) send_row<KV>(a, w, e, row);
     __syncwarp();
-    mbar_wait(e.inbox_full, 0);
+    mbar_poll(e.inbox_full, 0);
     cluster_arrive();
-    for (int i = mine.first * 32 + tid; i < mine.end * 32; i += N) {
-      const int unit = i >> 5, piece = i & 31, out_row = unit >> 2, dim = (unit & 3) * 128 + piece * 4;
-      const float4 o = sum_inbox<KV>(a, e, mine, unit - mine.first, piece);
-      if (a.groups == 1)
-        store_out(a, w, out_row, dim, o, v_scale);
-      else
-        __stcg(part_of(a, w.block, w.group, out_row, dim), o);
-    }
+    store_share_sums<KV, N>(a, w, e, mine, v_scale, tid);
   }
-  if (a.groups > 1) {
-    // Every block of the cluster writes the same (max, sum).
-    if (wg == 0 && warp == 0 && (lane & 3) == 0)
-#pragma unroll
-      for (int k = 0; k < 2; k++) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + k * 8 + (lane >> 2)] = total[k];
-    combine_groups<NWG>(a, w, mine, v_scale, tid);
-  }
+  if (a.groups > 1) combine_groups<NWG>(a, w, mine, v_scale, tid);
   if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read
 }

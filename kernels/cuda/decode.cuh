@@ -35,6 +35,8 @@ struct Args {
   int e8m0_stride;             // bytes
   int table_stride, page_bits; // paged only
   int uniform_len;             // the length of every sequence, if the host knows that they are equal; else 0
+  int uniform_each, uniform_more;   // its tiles / splits, and the rest
+  int share, share_inverse;    // units of the output that a block of the cluster sums: ceil(UNITS / cluster); ceil(2^16 / share)
 };
 
 struct Work {
@@ -59,16 +61,21 @@ struct Work {
   __device__ __forceinline__ int2 bounds(const Args& a) const { return make_int2(load_now(a.kv_indptr + sequence), load_now(a.kv_indptr + sequence + 1)); }
   // What find_tiles will say if the host is right about the lengths: copies that start at once, and not a cold load later.
   __device__ __forceinline__ void expect_tiles(const Args& a) {
-    set_tiles(a, make_int2(sequence * a.uniform_len, (sequence + 1) * a.uniform_len));
+    set_tiles(a, make_int2(sequence * a.uniform_len, (sequence + 1) * a.uniform_len), a.uniform_each, a.uniform_more);
   }
   __device__ __forceinline__ bool same_tokens(const Work& other) const { return row0 == other.row0 && len == other.len; }
   __device__ __forceinline__ void set_tiles(const Args& a, int2 bounds) {
+    // 32-bit unsigned: a signed 64-bit division costs hundreds of cycles.
+    const unsigned splits = a.cluster * a.groups, all = (unsigned)(bounds.y - bounds.x + TILE - 1) / TILE, each = all / splits;
+    set_tiles(a, bounds, each, all - each * splits);
+  }
+  // Every split has `each` tiles, the first `more` one more.
+  __device__ __forceinline__ void set_tiles(const Args& a, int2 bounds, int each, int more) {
     row0 = bounds.x;
     len = bounds.y - bounds.x;
-    // 32-bit unsigned divisions: signed 64-bit ones cost hundreds of cycles. At most 2^25 tiles times 64 splits.
-    const unsigned splits = a.cluster * a.groups, split = group * a.cluster + rank, all = (unsigned)(len + TILE - 1) / TILE;
-    tile0 = all * split / splits;
-    tiles = all * (split + 1) / splits - tile0;
+    const int split = group * a.cluster + rank;
+    tile0 = split * each + min(split, more);
+    tiles = each + (split < more);
   }
 };
 

@@ -17,7 +17,8 @@ struct Producer {
   const Args& a;
   Work& w;
   const CUtensorMap *wide_map, *rope_map;
-  uint32_t tile0;
+  uint8_t* smem;
+  uint32_t tile0 = smem_u32(smem);
 
   __device__ __forceinline__ void copy(uint32_t tile, int first, int row, uint32_t bar) const {   // a box, from token `first` of the tile
 #pragma unroll
@@ -47,22 +48,26 @@ struct Producer {
     }
   }
 
+  // A tile for every warpgroup at once, the others when the queries are there: they would keep them.
   __device__ __forceinline__ void run(int lane) {
     if (lane == 0) {
+      L::init_tiles(smem, 1);
       prefetch_map(wide_map);
       prefetch_map(rope_map);
       start_copies(
-          a, w, !L::PAGED && a.uniform_len, L::HOLDING, L::STAGES, [&](const Work& work, int t) { copy_rows(work, t); },
+          a, w, !L::PAGED && a.uniform_len, L::HOLDING, L::HOLDING, [&](const Work& work, int t) { copy_rows(work, t); },
           [&](const Work&, int t) { mbar_expect(full(t), L::BYTES); }, [&](int t) { return full(t); }, [&](int t) { load(t); });
     }
     __syncwarp();
+    cluster_arrive();
     bar_sync(START_BARRIER, L::THREADS);
     if (lane == 0)
 #pragma unroll 1
-      for (int t = L::STAGES; t < w.tiles; t++) {
-        mbar_wait(tile0 + L::EMPTY + (uint32_t)t % L::STAGES * 8, (t / L::STAGES - 1) & 1);
+      for (int t = L::HOLDING; t < w.tiles; t++) {
+        if (t >= L::STAGES) mbar_wait(tile0 + L::EMPTY + (uint32_t)t % L::STAGES * 8, (t / L::STAGES - 1) & 1);
         load(t);
       }
+    __syncwarp();
   }
 };
 
@@ -72,11 +77,12 @@ mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31;
   Work w(a);
+  QueryRows<QUERY_WARPS<L>> q;
+  if (warp < QUERY_WARPS<L>) q.load(a, w, warp, lane);
   if (warp == L::HOLDING * 4) {
-    if (lane == 0) L::init_barriers(a, smem, 1);
-    cluster_arrive();
-    Producer<L>{a, w, &wide_map, &rope_map, smem_u32(smem)}.run(lane);
+    Producer<L>{a, w, &wide_map, &rope_map, smem}.run(lane);
+    exchange_sums<L::SCORING, L::HOLDING * 128>(a, w, L::exchange(smem), lane);
   } else {
-    multiply<L>(a, w, smem, warp, lane);
+    multiply<L>(a, w, q, smem, warp, lane);
   }
 }

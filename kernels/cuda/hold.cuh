@@ -9,7 +9,7 @@
 #include "block.cuh"
 
 constexpr int V_BYTES = D_V * TILE;
-constexpr int HOLD_BARRIER = 12, SUMS_BARRIER = 13;
+constexpr int HOLD_BARRIER = 12;
 
 // 64-byte-swizzled operand of 64 bytes a row.
 __device__ __forceinline__ uint64_t narrow_operand(uint32_t addr) { return pack_u64(operand_low(addr), NARROW_ROWS); }
@@ -139,10 +139,10 @@ struct Holder {
         phase ^= 1;
       }
     }
-    bar_sync(SUMS_BARRIER, L::THREADS);
+    bar_sync(HOLD_BARRIER, 128);                         // nobody of this block reads a stage any more
     Output o;
     float maxima[2];
     regroup(o, maxima, held, reference, reinterpret_cast<float*>(smem + L::SCRATCH), warp, lane);
-    combine<Kv::e5m2, 1, L::SCORING>(a, w, L::exchange(smem), o, maxima, 1.f, 0, warp, lane);
+    combine<Kv::e5m2, 1>(a, w, L::exchange(smem), o, maxima, 1.f, 0, warp, lane);
   }
 };

@@ -54,6 +54,11 @@ __device__ __forceinline__ void mbar_wait(uint32_t bar, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
+// The same by polling, for waits that every launch comes to once: the loop stays in line, while the compiler puts that of a suspended wait far
+// away, where the instruction cache misses.
+__device__ __forceinline__ void mbar_poll(uint32_t bar, uint32_t parity) {
+  asm volatile("{\n.reg .pred P;\nW: mbarrier.test_wait.parity.shared.b64 P, [%0], %1;\n@!P bra W;\n}" ::"r"(bar), "r"(parity) : "memory");
+}
 
 // ---- bulk tensor copies
 // The host's function that makes tensor maps; the driver library itself is not linked.
@@ -93,6 +98,9 @@ __device__ __forceinline__ void take_registers() {
 // ---- barriers
 __device__ __forceinline__ void bar_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void bar_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 __device__ __forceinline__ bool bar_or(int id, int threads, bool flag) {
   uint32_t r;

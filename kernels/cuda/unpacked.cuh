@@ -10,7 +10,7 @@
 template <int SCORING, int PACKED_>
 struct Unpacked : Block<Kv::e5m2, SCORING, 1, SCORING, V_BYTES, SCORING, (SCORING + 1) * 128> {
   static constexpr int PACKED = PACKED_, PACKED_SLOTS = PACKED * SCORING, REFERENCES = (Unpacked::END + 15) & ~15;
-  static constexpr int SCRATCH = (Unpacked::INBOX + INBOX_BYTES<Kv::e5m2> + 15) & ~15;
+  static constexpr int SCRATCH = (Unpacked::OUTBOX + OUTBOX_BYTES<Kv::e5m2> + 15) & ~15;
   static constexpr int PACKED_AT = REFERENCES + SCORING * ROWS * 4, PACKED_FULL = PACKED_AT + PACKED * PACKED_BYTES;
   static constexpr int SMEM = PACKED_FULL + PACKED_SLOTS * 8;
   static constexpr int SCORER_REGISTERS = 112, HOLDER_REGISTERS = 176;         // of 128 each at first
@@ -156,8 +156,9 @@ struct Scorer {
       // The softmax's barrier has said that all four warps have read their packed rows.
       if (warp == 0 && lane == 0 && t + L::PACKED < w.tiles) load_packed<L>(rows, t + L::PACKED, at.reused(), smem0);
     }
-    reduce_sums(L::exchange(smem), softmax, wg, warp, lane);
-    bar_sync(SUMS_BARRIER, L::THREADS);
+    const Exchange e = L::exchange(smem);
+    reduce_sums<L::SCORING>(e, softmax, wg, warp, lane);
+    if (wg == 0 && warp == 1) exchange_sums<L::SCORING, 128>(a, w, e, lane);
   }
 };
 
@@ -166,15 +167,17 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_const
   SHARED_MEMORY(smem);
   const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), lane = threadIdx.x & 31, wg = warp >> 2;
   Work w(a);
+  QueryRows<QUERY_WARPS<L>> q;
+  if (warp < QUERY_WARPS<L>) q.load(a, w, warp, lane);
   if (wg < L::SCORING) {
     give_registers<L::SCORER_REGISTERS>();
-    prepare_queries<L>(a, w, smem, warp, lane);
+    prepare_queries<L>(a, w, q, smem, warp, lane);
     Scorer<L>{a, w, smem, wg, warp & 3, lane}.run();
   } else {
     if (warp == L::SCORING * 4 && lane == 0) {
       L::init_packed(smem_u32(smem));
       start_packed<L>(a, w, smem_u32(smem));
-      L::init_barriers(a, smem, 4);
+      L::init_tiles(smem, 4);
     } else {
       w.find_tiles(a);
     }

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from cpu_build import build
 
-from kernels.cuda_backend import CUDA_KERNELS, CUDA_MAX_CLUSTER, CUDA_ROWS, CUDA_SOURCES, CudaArgs
+from kernels.cuda_backend import CUDA_KERNELS, CUDA_MAX_CLUSTER, CUDA_ROWS, CUDA_SOURCES, CudaArgs, split_args
 from kernels.layout import shape_of
 
 
@@ -56,8 +56,7 @@ def decode(
         sm_scale=config["sm_scale"],
         rows=shape.rows,
         row_blocks=row_blocks,
-        cluster=cluster,
-        groups=groups,
+        **split_args(shape.kv_len, cluster, groups),
         e8m0_stride=scale.shape[-1],
         table_stride=table.shape[-1],
         page_bits=page_size.bit_length() - 1,

@@ -10,13 +10,15 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler
 FAULTS = {
     "scores before the tile has arrived": ("block.cuh", "    mbar_wait(full + stage * 8, (t / STAGES) & 1);\n", ""),
     "a tile that is never released": ("block.cuh", "    if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);\n", ""),
-    "shares summed before they have arrived": ("combine.cuh", "    mbar_wait(e.inbox_full, 0);\n", ""),
+    "shares summed before they have arrived": ("combine.cuh", "    mbar_poll(e.inbox_full, 0);\n", ""),
     "an expectation one byte short": ("combine.cuh", "cluster * ROWS * 8);", "cluster * ROWS * 8 - 8);"),
     "a block that leaves early": (
         "combine.cuh",
         "  if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read\n",
         "",
     ),
+    "sums without the last tile": ("block.cuh", "if (i + 1 >= mine) reduce_sums", "if (i + 2 == max(mine, 2)) reduce_sums"),
+    "totals before they are there": ("combine.cuh", "bar_sync(TOTALS_BARRIER, N + 32);", "bar_arrive(TOTALS_BARRIER, N + 32);"),
     "rows of the next sequence": (
         "block.cuh",
         "    if (rows < TILE) clear_rows<KV>(",
@@ -37,6 +39,11 @@ MXFP4_FAULTS = {
         "hold.cuh",
         "g < 3 ? wgmma_wait<1>(part) : wgmma_wait<0>(part)",
         "wgmma_wait<2>(part)",
+    ),
+    "a stage overwritten by the combine": (
+        "hold.cuh",
+        "    bar_sync(HOLD_BARRIER, 128);                         // nobody",
+        "    // nobody",
     ),
     "P without its low parts": ("hold.cuh", "d[b][i + 8], 0.0625f, d[b][i]", "d[b][i + 8], 0.f, d[b][i]"),
     "a new maximum that goes unheard": ("hold.cuh", "if (__any_sync(~0u, grew))", "if (false)"),

@@ -93,6 +93,7 @@ inline void mbar_wait(uint32_t bar, uint32_t parity) {
   const machine::Mbarrier& barrier = machine::mbarrier_at(bar);
   machine::wait_until("mbarrier", [&] { return (barrier.phase & 1) != parity; });
 }
+inline void mbar_poll(uint32_t bar, uint32_t parity) { mbar_wait(bar, parity); }
 
 // ---- bulk copies
 struct CUtensorMap {
@@ -131,18 +132,21 @@ inline void bulk_copy_to_cluster(uint32_t dst, uint32_t src, uint32_t bytes, uin
 }
 
 // ---- barriers
+// True for the last of `threads`, whose arrival completes the barrier.
+inline bool bar_complete(machine::NamedBarrier& barrier, int threads, bool flag) {
+  barrier.any |= flag;
+  if (++barrier.arrived < threads) return false;
+  barrier.result = barrier.any;
+  barrier.arrived = 0;
+  barrier.any = false;
+  barrier.generation++;
+  return true;
+}
+inline void bar_arrive(int id, int threads) { bar_complete(self->block->named[id], threads, false); }
 inline bool bar_or(int id, int threads, bool flag) {
   machine::NamedBarrier& barrier = self->block->named[id];
   const unsigned before = barrier.generation;
-  barrier.any |= flag;
-  if (++barrier.arrived == threads) {
-    barrier.result = barrier.any;
-    barrier.arrived = 0;
-    barrier.any = false;
-    barrier.generation++;
-  } else {
-    machine::wait_until("bar", [&] { return barrier.generation != before; });
-  }
+  if (!bar_complete(barrier, threads, flag)) machine::wait_until("bar", [&] { return barrier.generation != before; });
   return barrier.result;
 }
 inline void bar_sync(int id, int threads) { bar_or(id, threads, false); }
