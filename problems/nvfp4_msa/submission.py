@@ -2186,6 +2186,11 @@ __device__ __forceinline__ void mbar_wait(uint32_t bar, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
+// The same by polling, for waits that every launch comes to once: the loop stays in line, while the compiler puts that of a suspended wait far
+// away, where the instruction cache misses.
+__device__ __forceinline__ void mbar_poll(uint32_t bar, uint32_t parity) {
+  asm volatile("{\n.reg .pred P;\nW: mbarrier.test_wait.parity.shared.b64 P, [%0], %1;\n@!P bra W;\n}" ::"r"(bar), "r"(parity) : "memory");
+}
 
 // ---- bulk tensor copies
 // The host's function that makes tensor maps; the driver library itself is not linked.
@@ -2225,6 +2230,9 @@ __device__ __forceinline__ void take_registers() {
 // ---- barriers
 __device__ __forceinline__ void bar_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void bar_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 __device__ __forceinline__ bool bar_or(int id, int threads, bool flag) {
   uint32_t r;
@@ -2562,8 +2570,12 @@ constexpr int STAGE_BYTES = STAGE_V_SCALES + SCALE_ROW;
 // Where a 16-byte chunk of a token's codes lies after a 64-byte swizzle.
 __device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) { return token * UNIT + ((chunk ^ (token >> 1 & 3)) << 4); }
 
+// The first pages come first: a launch begins with a copy less than there are stages, and the next one starts when a tile has come, into the
+// stage of the tile before. When all warps ask at once nobody's last stage then keeps another's first tile waiting.
 template <int STAGES>
 struct Ring {
+  static_assert(STAGES > 1);
+  static constexpr int AHEAD = STAGES - 1;   // tiles that are asked for before the first has come
   // The cache seen twice, as pages of two planes, K and V: rows of a token's codes, and rows of a tile's scales.
   const CUtensorMap *codes_map, *scales_map;
   uint32_t stages, bars;       // shared memory: of this warp
@@ -2591,6 +2603,7 @@ struct Ring {
     tma_4d(dst + STAGE_K_SCALES, scales_map, 0, k_scale_rows + tile, 0, page, bar);
   }
   __device__ __forceinline__ uint32_t stage(int i) const { return stages + i * STAGE_BYTES; }
+  static __device__ __forceinline__ int before(int stage) { return stage ? stage - 1 : STAGES - 1; }
 };
 """
 
@@ -3054,10 +3067,10 @@ __device__ __forceinline__ void attend(Softmax<FORM>& x, const Q& q, const Ring<
   for (int i = 0; i < count; i += V::TEAMS) {
     const int seen = pages[i] < 0 ? visible : TILE;
     mbar_wait(ring.bars + stage * 8, parity);
+    const int next = i + ring.AHEAD * V::TEAMS;
+    if (lane == 0 && next < count) ring.load(pages[next], ring.before(stage));
     if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, lane);
-    __syncwarp();
-    const int next = i + V::STAGES * V::TEAMS;
-    if (lane == 0 && next < count) ring.load(pages[next], stage);
+    __syncwarp();                                // the next copy is into this stage
     if (++stage == V::STAGES) {
       stage = 0;
       parity ^= 1;
@@ -3267,7 +3280,7 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
     pages += share.first + warp / TEAM;
     const int mine = share.tiles - warp / TEAM;            // pages from this team's first on
     if (lane == 0)
-      for (int i = 0; i < V::STAGES && i * V::TEAMS < mine; i++) ring.load(pages[i * V::TEAMS], i);
+      for (int i = 0; i < ring.AHEAD && i * V::TEAMS < mine; i++) ring.load(pages[i * V::TEAMS], i);
     __syncwarp();
     query.store(base + V::QUERY);
     bar_sync(START_BARRIER, V::THREADS);

@@ -59,6 +59,19 @@ def test_stages_are_used_again_and_again(sizes, group):
         assert_right(data, sizes=sizes, seed=seed)
 
 
+@pytest.mark.parametrize("group", FORMS)
+@pytest.mark.parametrize("sizes", CUDA_SHAPES)
+def test_rings_that_are_not_full_or_just_full(sizes, group):
+    """Row r sees r pages, from none to one more than the block's rings hold."""
+    held = sizes[0] * sizes[1]
+    data = make_input(batchsize=held + 2, kvseqlen=128 * (held + 1), topk=held + 1, groupsize=group)
+    for row in range(held + 2):
+        data[2][:, row, row:] = -1
+    for seed in range(2):
+        out = assert_right(data, sizes=sizes, seed=seed)
+        assert not out[0].any()
+
+
 @pytest.mark.parametrize("topk", [1, 31, 32, 33, 64])
 def test_any_number_of_slots(topk):
     assert_right(make_input(batchsize=1, kvseqlen=1000, topk=topk, slots="messy"), splits=2)
@@ -129,13 +142,8 @@ def test_many_random_shapes(share):
 MISTAKES = {
     "the wait for the copies left out": ("attend.cuh", "mbar_wait(ring.bars + stage * 8, parity);", ""),
     "the ring's parity never changes": ("attend.cuh", "parity ^= 1;", ""),
-    "a stage is filled again before its lanes have read it": (
-        "attend.cuh",
-        "if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, lane);\n    __syncwarp();\n"
-        "    const int next = i + V::STAGES * V::TEAMS;\n    if (lane == 0 && next < count) ring.load(pages[next], stage);",
-        "const int next = i + V::STAGES * V::TEAMS;\n    if (lane == 0 && next < count) ring.load(pages[next], stage);\n"
-        "    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, lane);\n    __syncwarp();",
-    ),
+    "a stage is filled again before its lanes have read it": ("attend.cuh", "ring.before(stage));", "stage);"),
+    "the loop begins with a copy that was made before it": ("attend.cuh", "i + ring.AHEAD * V::", "i + (ring.AHEAD - 1) * V::"),
     "V scales are read before they are widened": (
         "attend.cuh",
         "widen_v_scales<LINEAR>(at.widened, stage + at.v_scales, visible, lane);\n  __syncwarp();",

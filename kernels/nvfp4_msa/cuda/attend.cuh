@@ -33,10 +33,10 @@ __device__ __forceinline__ void attend(Softmax<FORM>& x, const Q& q, const Ring<
   for (int i = 0; i < count; i += V::TEAMS) {
     const int seen = pages[i] < 0 ? visible : TILE;
     mbar_wait(ring.bars + stage * 8, parity);
+    const int next = i + ring.AHEAD * V::TEAMS;
+    if (lane == 0 && next < count) ring.load(pages[next], ring.before(stage));
     if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, lane);
-    __syncwarp();
-    const int next = i + V::STAGES * V::TEAMS;
-    if (lane == 0 && next < count) ring.load(pages[next], stage);
+    __syncwarp();                                // the next copy is into this stage
     if (++stage == V::STAGES) {
       stage = 0;
       parity ^= 1;

@@ -43,7 +43,7 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
     pages += share.first + warp / TEAM;
     const int mine = share.tiles - warp / TEAM;            // pages from this team's first on
     if (lane == 0)
-      for (int i = 0; i < V::STAGES && i * V::TEAMS < mine; i++) ring.load(pages[i * V::TEAMS], i);
+      for (int i = 0; i < ring.AHEAD && i * V::TEAMS < mine; i++) ring.load(pages[i * V::TEAMS], i);
     __syncwarp();
     query.store(base + V::QUERY);
     bar_sync(START_BARRIER, V::THREADS);

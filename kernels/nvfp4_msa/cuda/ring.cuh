@@ -9,8 +9,12 @@ constexpr int STAGE_BYTES = STAGE_V_SCALES + SCALE_ROW;
 // Where a 16-byte chunk of a token's codes lies after a 64-byte swizzle.
 __device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) { return token * UNIT + ((chunk ^ (token >> 1 & 3)) << 4); }
 
+// The first pages come first: a launch begins with a copy less than there are stages, and the next one starts when a tile has come, into the
+// stage of the tile before. When all warps ask at once nobody's last stage then keeps another's first tile waiting.
 template <int STAGES>
 struct Ring {
+  static_assert(STAGES > 1);
+  static constexpr int AHEAD = STAGES - 1;   // tiles that are asked for before the first has come
   // The cache seen twice, as pages of two planes, K and V: rows of a token's codes, and rows of a tile's scales.
   const CUtensorMap *codes_map, *scales_map;
   uint32_t stages, bars;       // shared memory: of this warp
@@ -38,4 +42,5 @@ struct Ring {
     tma_4d(dst + STAGE_K_SCALES, scales_map, 0, k_scale_rows + tile, 0, page, bar);
   }
   __device__ __forceinline__ uint32_t stage(int i) const { return stages + i * STAGE_BYTES; }
+  static __device__ __forceinline__ int before(int stage) { return stage ? stage - 1 : STAGES - 1; }
 };
