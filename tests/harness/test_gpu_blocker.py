@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+import reference
 from exploits.corpus import FOLDER, load_entry
 from exploits.trials import Bench, Rules
 from harness.blocker import Blocker
@@ -21,7 +22,7 @@ from scripts.integrity import investigated, options
 pytestmark = pytest.mark.gpu
 HOLD_NS = 20_000_000
 SAMPLES = 31
-HEAD_START_NS = 1000  # for which a kernel of another queue may begin sooner than the clock's first one
+HEAD_START_NS = 2000  # for which a kernel of another queue may begin sooner than the clock's first one
 HURRIED = -5  # the greatest priority
 WAYS = ("another queue", "a hurried queue", "a graph")
 
@@ -71,6 +72,25 @@ def test_nothing_of_another_queue_begins_before_the_end(device, way):
         assert time.perf_counter_ns() - asked_ns >= HOLD_NS
     torch.cuda.synchronize()
     assert number.item() >= 4
+
+
+def test_a_launch_of_clusters_is_placed_as_ever(device, capsys):
+    """An honest call that needs whole groups of multiprocessors: it must not come while the blocks of `linger` leave."""
+    backend = pytest.importorskip("kernels.cuda_backend").CudaBackend()
+    if backend.available(device):
+        pytest.skip("no Hopper GPU, or no nvcc")
+    data = reference.generate_input(batchsize=64, qseqlen=1, kvseqlen=1024, numheads=16, seed=1, device="cuda")
+    plan = backend.plan(data, {"kernel": "fp8_wide", "cluster": 2, "groups": 1})
+    plan(data)
+    timer = GpuTimer(device, cold_read(describe_device(device)))
+    blocker, times_us = blocker_of(timer), {0: [], blocker_of(timer).linger_ns: []}
+    for _ in range(SAMPLES):
+        for blocker.linger_ns, found_us in times_us.items():
+            found_us.append(timer.time(lambda: plan(data), 1_000_000)[0].elapsed_ns / 1e3)
+    (without, *_, _), (*_, late) = (statistics.quantiles(found_us, n=4) for found_us in times_us.values())
+    with capsys.disabled():
+        print("\nMLA in clusters of two, quartiles in us:", *(statistics.quantiles(found, n=4) for found in times_us.values()))
+    assert late < 1.15 * without
 
 
 def test_work_ahead_of_the_clock_is_timed(device):

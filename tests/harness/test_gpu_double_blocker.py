@@ -152,7 +152,7 @@ def test_how_long_the_callers_queue_needs_is_measured_as_calls_are_timed(driver)
     assert stamp["late"] != linger["late"]
 
 
-@pytest.mark.parametrize("needed_ns", [100, 1_500, 1_500 + 2 * blocker.MARGIN_NS])
+@pytest.mark.parametrize("needed_ns", [100, 1_500, 1_500 + blocker.MARGIN_NS + blocker.PLACED_NS])
 def test_where_the_callers_queue_is_quick_enough_nothing_lingers(driver, needed_ns):
     """It would begin when its time is nearly up, and take that for something that had got in between."""
     driver.needed_ns = itertools.repeat(needed_ns)
