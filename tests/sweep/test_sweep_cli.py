@@ -25,6 +25,7 @@ def said(capsys, root, *options):
         (("--backend", "hip"), 2, "hip is not for"),
         (("--cases", "nowhere.txt"), 2, "No such file"),
         (("--cases", "batchsize 4:"), 113, "is not a case"),
+        (("--cases", "batchsize 4: too long for a file's name\n" * 20), 113, "is not a case"),
         (("--cases", "size: 4"), 2, "has no number batchsize, qseqlen, kvseqlen"),
         (("--storage", "sqlite:////nowhere/x.sqlite"), 6, "--storage sqlite:////nowhere/x.sqlite: cannot be used"),
         (("--storage", "nonsense"), 6, "not a database URL"),
