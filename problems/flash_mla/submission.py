@@ -1510,6 +1510,10 @@ __device__ __forceinline__ void mbar_wait(uint32_t bar, uint32_t parity) {
 __device__ __forceinline__ void mbar_poll(uint32_t bar, uint32_t parity) {
   asm volatile("{\n.reg .pred P;\nW: mbarrier.test_wait.parity.shared.b64 P, [%0], %1;\n@!P bra W;\n}" ::"r"(bar), "r"(parity) : "memory");
 }
+// mbar_wait without its time hint, which the compiler turns into a NANOSLEEP between tries.
+__device__ __forceinline__ void mbar_spin(uint32_t bar, uint32_t parity) {
+  asm volatile("{\n.reg .pred P;\nW: mbarrier.try_wait.parity.shared.b64 P, [%0], %1;\n@P bra D;\nbra W;\nD:\n}" ::"r"(bar), "r"(parity) : "memory");
+}
 
 // ---- bulk tensor copies
 // The host's function that makes tensor maps; the driver library itself is not linked.

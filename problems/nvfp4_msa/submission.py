@@ -2191,6 +2191,10 @@ __device__ __forceinline__ void mbar_wait(uint32_t bar, uint32_t parity) {
 __device__ __forceinline__ void mbar_poll(uint32_t bar, uint32_t parity) {
   asm volatile("{\n.reg .pred P;\nW: mbarrier.test_wait.parity.shared.b64 P, [%0], %1;\n@!P bra W;\n}" ::"r"(bar), "r"(parity) : "memory");
 }
+// mbar_wait without its time hint, which the compiler turns into a NANOSLEEP between tries.
+__device__ __forceinline__ void mbar_spin(uint32_t bar, uint32_t parity) {
+  asm volatile("{\n.reg .pred P;\nW: mbarrier.try_wait.parity.shared.b64 P, [%0], %1;\n@P bra D;\nbra W;\nD:\n}" ::"r"(bar), "r"(parity) : "memory");
+}
 
 // ---- bulk tensor copies
 // The host's function that makes tensor maps; the driver library itself is not linked.
@@ -2852,21 +2856,34 @@ struct Softmax {
   __device__ __forceinline__ float sum(int h) const { return FORM::row_of(h) == h ? l[h] : l[2 * h]; }
 };
 
-// What P is relative to, from now on; acc and l are rescaled to it.
+// What P of this tile should be relative to in row h.
+template <class FORM>
+__device__ __forceinline__ float tile_maximum(const Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s, int h) {
+  float top = -INFINITY;
+#pragma unroll
+  for (int j = 0; j < FORM::TILES; j++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (FORM::row_of(i) == h) top = fmaxf(top, s[j][i]);
+#pragma unroll
+  for (int bits = FORM::FIRST_PEER; bits < FORM::END_PEER; bits *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, bits));
+  return fmaf(top, x.scale[h], HEADROOM);
+}
+
+// Before the first tile: there is nothing to rescale.
+template <class FORM>
+__device__ __forceinline__ void first_maximum(Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s) {
+#pragma unroll
+  for (int h = 0; h < 2; h++) x.m[h] = tile_maximum(x, s, h);
+}
+
+// acc and l are rescaled to what P is relative to from now on.
 template <class FORM>
 __device__ __forceinline__ void raise_maximum(Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s) {
   float alpha[2];
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    float top = -INFINITY;
-#pragma unroll
-    for (int j = 0; j < FORM::TILES; j++)
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        if (FORM::row_of(i) == h) top = fmaxf(top, s[j][i]);
-#pragma unroll
-    for (int bits = FORM::FIRST_PEER; bits < FORM::END_PEER; bits *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, bits));
-    top = fmaxf(fmaf(top, x.scale[h], HEADROOM), x.m[h]);
+    const float top = fmaxf(tile_maximum(x, s, h), x.m[h]);
     alpha[h] = exp2_approx(x.m[h] - top);
     x.m[h] = top;
   }
@@ -2892,9 +2909,11 @@ __device__ __forceinline__ void weights(typename Softmax<FORM>::Weights& p, cons
   }
 }
 
-// P; what it is relative to is raised if it has to be, as before the first tile, when it is -inf and P is infinite or NaN.
+// P; what it is relative to is raised if it has to be. It still is -inf, and P infinite or NaN, where the warp sees nothing of its first page.
 template <class FORM>
-__device__ __forceinline__ void tile_softmax(typename Softmax<FORM>::Weights& p, Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s) {
+__device__ __forceinline__ void tile_softmax(typename Softmax<FORM>::Weights& p, Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s,
+                                             bool first) {
+  if (first) first_maximum(x, s);
   weights(p, x, s);
   uint32_t any = 0;
 #pragma unroll
@@ -3037,9 +3056,9 @@ CUDA_ATTEND = r"""// A warp's pages: for each a tile of 32 tokens.
 #include "attend_narrow.cuh"
 #include "attend_wide.cuh"
 
-// A tile of which the first `visible` tokens, at least one, count.
+// A tile of which the first `visible` tokens, at least one, count. `first`: no other was attended to before.
 template <bool LINEAR, class FORM, class Q>
-__device__ __forceinline__ void attend_tile(Softmax<FORM>& x, const Q& q, uint32_t stage, const Places& at, int visible, int lane) {
+__device__ __forceinline__ void attend_tile(Softmax<FORM>& x, const Q& q, uint32_t stage, const Places& at, int visible, bool first, int lane) {
   widen_v_scales<LINEAR>(at.widened, stage + at.v_scales, visible, lane);
   __syncwarp();
   typename Softmax<FORM>::Scores s = {};
@@ -3052,7 +3071,7 @@ __device__ __forceinline__ void attend_tile(Softmax<FORM>& x, const Q& q, uint32
       for (int i = 0; i < 4; i++)
         if (FORM::token(j, i, lane) >= visible) s[j][i] = -INFINITY;
   }
-  tile_softmax(p, x, s);
+  tile_softmax(p, x, s, first);
 #pragma unroll
   for (int step = 0; step < 2; step++) FORM::output(x, p[step], Values(stage, at, step));
 }
@@ -3066,10 +3085,10 @@ __device__ __forceinline__ void attend(Softmax<FORM>& x, const Q& q, const Ring<
 #pragma unroll 1
   for (int i = 0; i < count; i += V::TEAMS) {
     const int seen = pages[i] < 0 ? visible : TILE;
-    mbar_wait(ring.bars + stage * 8, parity);
+    mbar_spin(ring.bars + stage * 8, parity);
     const int next = i + ring.AHEAD * V::TEAMS;
     if (lane == 0 && next < count) ring.load(pages[next], ring.before(stage));
-    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, lane);
+    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, i == 0, lane);
     __syncwarp();                                // the next copy is into this stage
     if (++stage == V::STAGES) {
       stage = 0;
@@ -3214,7 +3233,7 @@ __device__ __forceinline__ void send(const Inbox<P::ROWS>& box, const P& piece) 
 template <int ROWS>
 __device__ __forceinline__ void combine(const Args& a, const Work& w, const Inbox<ROWS>& box, const float2* weights, float v_scale, int tid) {
   const int row = tid / ROW_OCTETS, octet = tid % ROW_OCTETS, out_row = w.split << box.rows_bits() | row;
-  mbar_wait(box.full, 0);
+  mbar_spin(box.full, 0);
   if (row >> box.rows_bits() || out_row >= a.group) return;
   float top = -INFINITY, total = 0.f, o[OCTET] = {};
 #pragma unroll 1

@@ -85,6 +85,14 @@ def test_the_end_of_a_sequence_anywhere_in_a_page(kvseqlen, group):
 
 
 @pytest.mark.parametrize("group", FORMS)
+@pytest.mark.parametrize("sizes", CUDA_SHAPES)
+def test_a_first_page_of_which_most_warps_see_nothing(sizes, group):
+    """The row's own block is listed first: their maxima begin with a later page."""
+    data = make_input(batchsize=1, kvseqlen=128 * 7 + 10, topk=8, groupsize=group)
+    assert_right((*data[:2], data[2].sort(-1, descending=True).values, *data[3:]), sizes=sizes)
+
+
+@pytest.mark.parametrize("group", FORMS)
 @pytest.mark.parametrize("factor", [1e6, 1e-9])
 def test_queries_beyond_the_range_of_f16(factor, group):
     data = make_input(batchsize=1, groupsize=group)
@@ -140,7 +148,7 @@ def test_many_random_shapes(share):
 
 # Each: what is broken, and what must be noticed.
 MISTAKES = {
-    "the wait for the copies left out": ("attend.cuh", "mbar_wait(ring.bars + stage * 8, parity);", ""),
+    "the wait for the copies left out": ("attend.cuh", "mbar_spin(ring.bars + stage * 8, parity);", ""),
     "the ring's parity never changes": ("attend.cuh", "parity ^= 1;", ""),
     "a stage is filled again before its lanes have read it": ("attend.cuh", "ring.before(stage));", "stage);"),
     "the loop begins with a copy that was made before it": ("attend.cuh", "i + ring.AHEAD * V::", "i + (ring.AHEAD - 1) * V::"),
@@ -149,9 +157,10 @@ MISTAKES = {
         "widen_v_scales<LINEAR>(at.widened, stage + at.v_scales, visible, lane);\n  __syncwarp();",
         "",
     ),
-    "shares are summed before they have arrived": ("merge.cuh", "mbar_wait(box.full, 0);", ""),
+    "shares are summed before they have arrived": ("merge.cuh", "mbar_spin(box.full, 0);", ""),
     "a split without a slot leaves its cluster": ("decode.cuh", "if (share.tiles) {", "if (!share.tiles) return; {"),
     "warps do not wait for each other's shares": ("decode.cuh", "bar_sync(MERGE_BARRIER, V::THREADS);", ""),
+    "every tile is taken for the first": ("attend.cuh", "i == 0, lane);", "true, lane);"),
     "the sum of P does not hear of the maximum": ("softmax.cuh", "x.l[i] *= alpha[FORM::row_of(i)];", ""),
     "a maximum of half of the tokens": ("attend_narrow.cuh", "FIRST_PEER = 4, END_PEER = 32", "FIRST_PEER = 4, END_PEER = 16"),
     "weights of half of the tokens as they lie": ("attend_narrow.cuh", "second = transpose_8x8(p[1])", "second = p[1]"),

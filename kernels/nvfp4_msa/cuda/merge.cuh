@@ -132,7 +132,7 @@ __device__ __forceinline__ void send(const Inbox<P::ROWS>& box, const P& piece) 
 template <int ROWS>
 __device__ __forceinline__ void combine(const Args& a, const Work& w, const Inbox<ROWS>& box, const float2* weights, float v_scale, int tid) {
   const int row = tid / ROW_OCTETS, octet = tid % ROW_OCTETS, out_row = w.split << box.rows_bits() | row;
-  mbar_wait(box.full, 0);
+  mbar_spin(box.full, 0);
   if (row >> box.rows_bits() || out_row >= a.group) return;
   float top = -INFINITY, total = 0.f, o[OCTET] = {};
 #pragma unroll 1

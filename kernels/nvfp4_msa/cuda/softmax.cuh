@@ -39,21 +39,34 @@ struct Softmax {
   __device__ __forceinline__ float sum(int h) const { return FORM::row_of(h) == h ? l[h] : l[2 * h]; }
 };
 
-// What P is relative to, from now on; acc and l are rescaled to it.
+// What P of this tile should be relative to in row h.
+template <class FORM>
+__device__ __forceinline__ float tile_maximum(const Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s, int h) {
+  float top = -INFINITY;
+#pragma unroll
+  for (int j = 0; j < FORM::TILES; j++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (FORM::row_of(i) == h) top = fmaxf(top, s[j][i]);
+#pragma unroll
+  for (int bits = FORM::FIRST_PEER; bits < FORM::END_PEER; bits *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, bits));
+  return fmaf(top, x.scale[h], HEADROOM);
+}
+
+// Before the first tile: there is nothing to rescale.
+template <class FORM>
+__device__ __forceinline__ void first_maximum(Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s) {
+#pragma unroll
+  for (int h = 0; h < 2; h++) x.m[h] = tile_maximum(x, s, h);
+}
+
+// acc and l are rescaled to what P is relative to from now on.
 template <class FORM>
 __device__ __forceinline__ void raise_maximum(Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s) {
   float alpha[2];
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    float top = -INFINITY;
-#pragma unroll
-    for (int j = 0; j < FORM::TILES; j++)
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        if (FORM::row_of(i) == h) top = fmaxf(top, s[j][i]);
-#pragma unroll
-    for (int bits = FORM::FIRST_PEER; bits < FORM::END_PEER; bits *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, bits));
-    top = fmaxf(fmaf(top, x.scale[h], HEADROOM), x.m[h]);
+    const float top = fmaxf(tile_maximum(x, s, h), x.m[h]);
     alpha[h] = exp2_approx(x.m[h] - top);
     x.m[h] = top;
   }
@@ -79,9 +92,11 @@ __device__ __forceinline__ void weights(typename Softmax<FORM>::Weights& p, cons
   }
 }
 
-// P; what it is relative to is raised if it has to be, as before the first tile, when it is -inf and P is infinite or NaN.
+// P; what it is relative to is raised if it has to be. It still is -inf, and P infinite or NaN, where the warp sees nothing of its first page.
 template <class FORM>
-__device__ __forceinline__ void tile_softmax(typename Softmax<FORM>::Weights& p, Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s) {
+__device__ __forceinline__ void tile_softmax(typename Softmax<FORM>::Weights& p, Softmax<FORM>& x, const typename Softmax<FORM>::Scores& s,
+                                             bool first) {
+  if (first) first_maximum(x, s);
   weights(p, x, s);
   uint32_t any = 0;
 #pragma unroll

@@ -94,6 +94,7 @@ inline void mbar_wait(uint32_t bar, uint32_t parity) {
   machine::wait_until("mbarrier", [&] { return (barrier.phase & 1) != parity; });
 }
 inline void mbar_poll(uint32_t bar, uint32_t parity) { mbar_wait(bar, parity); }
+inline void mbar_spin(uint32_t bar, uint32_t parity) { mbar_wait(bar, parity); }
 
 // ---- bulk copies
 struct CUtensorMap {
