@@ -9,11 +9,11 @@ DISPATCH_TABLE = {
     'H200': [
         {'shape': [4, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_narrow', 'cluster': 16, 'groups': 1}},
         {'shape': [4, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_wide', 'cluster': 16, 'groups': 1}},
-        {'shape': [32, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_narrow', 'cluster': 6, 'groups': 1}},
+        {'shape': [32, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_wide', 'cluster': 3, 'groups': 1}},
         {'shape': [32, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 2, 'groups': 2}},
         {'shape': [64, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_wide', 'cluster': 2, 'groups': 1}},
         {'shape': [64, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 2, 'groups': 1}},
-        {'shape': [256, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_narrow', 'cluster': 1, 'groups': 1}},
+        {'shape': [256, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 1, 'groups': 1}},
         {'shape': [256, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 1, 'groups': 1}},
         {'shape': [4, 1, 1024, 16], 'backend': 'triton', 'params': {'format': 'bf16', 'block_n': 64, 'num_warps': 8, 'num_stages': 2, 'convert': 'cvt', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 16}},
         {'shape': [4, 1, 8192, 16], 'backend': 'triton', 'params': {'format': 'bf16', 'block_n': 64, 'num_warps': 4, 'num_stages': 3, 'convert': 'cvt', 'combine_block_d': 128, 'combine_warps': 1, 'overlap': True, 'num_kv_splits': 32}},

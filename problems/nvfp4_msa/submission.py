@@ -13,7 +13,7 @@ DISPATCH_TABLE = {
         {'shape': [256, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
         {'shape': [64, 1, 131072, 16, 4, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
         {'shape': [256, 1, 8192, 16, 4, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 1, 'stages': 2, 'blocks': 4}},
-        {'shape': [128, 2, 32768, 16, 1, 8], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
+        {'shape': [128, 2, 32768, 16, 1, 8], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 1, 'stages': 2, 'blocks': 4}},
         {'shape': [64, 3, 32768, 16, 4, 4], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 1, 'stages': 3, 'blocks': 3}},
         {'shape': [128, 1, 32768, 64, 2, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
     ],
