@@ -26,15 +26,6 @@ inline void st_shared_pair(uint32_t addr, const uint32_t (&x)[2]) { memcpy(machi
 inline void launch_dependents() {}
 inline void await_dependencies() {}
 
-inline void bar_arrive(int id, int threads) {
-  machine::NamedBarrier& barrier = self->block->named[id];
-  if (++barrier.arrived < threads) return;
-  barrier.result = barrier.any;
-  barrier.arrived = 0;
-  barrier.any = false;
-  barrier.generation++;
-}
-
 // What a thread has in flight besides machine.h's.
 struct Product {
   float* d;
