@@ -51,8 +51,12 @@ def test_lengths_that_the_host_takes_for_equal(kernel, lengths):
         assert_right(data, kernel, cluster, seed=cluster)
 
 
-def test_a_cluster_of_sixteen():
-    assert_right(make_input([1100]), "fp8_narrow", 16)
+@pytest.mark.parametrize(
+    ("kernel", "cluster"), [("fp8_narrow", 16), ("fp8_narrow", 14), ("fp8_wide", 11), ("bf16_wide", 7), ("mxfp4", 13)]
+)
+def test_clusters_up_to_sixteen(kernel, cluster):
+    """Shares that do not come out even, down to the last block's of 14, which has none; more blocks than tiles."""
+    assert_right(make_input([700, 1100]), kernel, cluster)
 
 
 def check_random_shape(draw):
