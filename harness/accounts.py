@@ -53,10 +53,23 @@ def cpu_time_ns(root: int) -> int | None:
 
 def run_delay_ns(task: int | str) -> int:
     """How long a thread has been ready and waited for a processor; 0 on a kernel that does not say."""
+    return _scheduled_ns(task)[1]
+
+
+def foreign_delay_ns(pid: int, root: int) -> int:
+    """How long a process's first thread has waited for a processor, less what all others below `root` have used of them:
+    for those it may have waited on purpose. Only differences mean something."""
+    ran_ns, waited_ns = _scheduled_ns(pid)
+    return waited_ns - ((cpu_time_ns(root) or ran_ns) - ran_ns)
+
+
+def _scheduled_ns(task: int | str) -> tuple[int, int]:
+    """How long a thread has run, and how long it was ready and waited; zeros on a kernel that does not say."""
     try:
-        return int(Path(f"/proc/{task}/schedstat").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
+        ran_ns, waited_ns, _ = Path(f"/proc/{task}/schedstat").read_text().split()
+        return int(ran_ns), int(waited_ns)
+    except (OSError, ValueError):
+        return 0, 0
 
 
 def _own_time_ns(pid: int) -> int:
@@ -146,6 +159,7 @@ class Ledger:
             return ""
         said_ns, seen_ns = self._said_ns, min(self.bursts_ns)
         overhead_ns = WALL_ALLOWANCE_NS / min(MAX_BURST_CALLS, math.ceil(BURST_NS / max(1.0, said_ns)))
+        overhead_ns += 0 if self.on_device else NS_PER_OUTPUT_BYTE * self.output_bytes  # there they are taken afterwards
         with_launches_ns = min([said_ns + statistics.median(self.hidden_ns), *self.warm_ns])
         if seen_ns <= BURST_TOLERANCE * with_launches_ns + overhead_ns:
             return ""

@@ -4,6 +4,7 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, BinaryIO, Self
 
 from harness.clock import Clock
@@ -112,17 +113,23 @@ class CaseRun:
     def _sides(self) -> int:
         return 2 if self.rival and self.rival.competes else 1
 
-    def _renew(self, buffers: InputBuffers) -> None:
-        """Fill `buffers` with fresh contents, which the workers cannot see before all is ready for the call."""
+    def _renew(self, *sets: InputBuffers) -> None:
+        """Fill buffers with fresh contents, which the workers cannot see before all is ready for the call."""
         self._tell("generating")
-        case = self._next_contents()
-        self.contents.append(case)
         self._present.forget()
-        self._present = buffers
-        same_layout = buffers.prepare(lambda: self._problem.generate_input(case))
-        self._both(Contestant.lend, f"inputs{self._pool.index(buffers)}", buffers, same_layout)
-        buffers.pour()
-        self._both(Contestant.see_new_contents)
+        for buffers in sets:
+            self.contents.append(self._next_contents())
+            same_layout = buffers.prepare(partial(self._problem.generate_input, self.contents[-1]))
+            self._both(Contestant.lend, self._name(buffers), buffers, same_layout)
+        for buffers in sets:
+            buffers.pour()
+        for buffers in sets:
+            self._both(Contestant.turn_to, self._name(buffers), buffers)
+            self._both(Contestant.see_new_contents)
+        self._present = sets[-1]
+
+    def _name(self, buffers: InputBuffers) -> str:
+        return f"inputs{self._pool.index(buffers)}"
 
     def _next_contents(self) -> Case:
         """The case itself first; then with its seed advanced, or drawn anew: who finds one out knows no other."""
@@ -169,13 +176,23 @@ class CaseRun:
     def _burst(self) -> None:
         """Calls in a row, apart from the samples, each time on fresh contents: a bound for what was reported.
 
-        They are all made on the same contents, so not where a call may write its inputs.
+        As far as there is room each call has contents of its own, lest one call's output serve all. Where there is not,
+        several are made on the same contents, so not where a call may write its inputs.
         """
-        while self._problem.mutable_inputs == () and self.passes and self._candidate.needs_burst:
-            self._renew(self._random.choice(self._pool))
-            called = self._candidate.burst()
+        while self._problem.mutable_inputs == () and self.passes and (calls := self._candidate.burst_calls):
+            sets = self._sets(calls)
+            self._renew(*sets)
+            order = [sets[index % len(sets)] for index in range(calls)]
+            called = self._candidate.burst(list(map(self._name, order)))
             for one in called if self._policy.judged == "each" else ():
-                self._candidate.check(self._present.value, self._policy.strict, one)
+                self._candidate.turn_to(self._name(order[one.index]), order[one.index])
+                self._candidate.check(order[one.index].value, self._policy.strict, one)
+
+    def _sets(self, calls: int) -> list[InputBuffers]:
+        """Buffers for a burst, as many as its calls or as there is room for; the pool grows to hold them."""
+        count = min(calls, self._session.room_for(self._present))
+        self._pool += [self._session.new_buffers() for _ in range(count - len(self._pool))]
+        return self._random.sample(self._pool, count)
 
     def _has_enough(self) -> bool:
         """Whether the policy is satisfied with every side's samples."""

@@ -175,7 +175,8 @@ class _Reader:
         storage, dtype = self._storages[index], DTYPES[name]
         if span_bytes(shape, stride, offset, dtype) > storage.nbytes():
             raise CodecError(where, f"shape {shape} and stride {stride} reach beyond its {storage.nbytes()} bytes")
-        return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, shape, stride)
+        nothing = torch.empty(0, dtype=torch.uint8, device=storage.device)  # deterministic algorithms can fill no fp4
+        return nothing.view(dtype).set_(storage, offset, shape, stride)
 
 
 def span_bytes(shape: list[int], stride: list[int], offset: int, dtype: torch.dtype) -> int:

@@ -1,7 +1,7 @@
 """One submission on one case: calls, verdict, samples. A CaseRun drives one of these, or two in turn."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,10 @@ class Contestant:
         if self._buffers and self._buffers.copied:
             self._session.refresh(self._inputs)
 
+    def turn_to(self, name: str, buffers: InputBuffers) -> None:
+        """Of all buffers that were lent these come next."""
+        self._inputs, self._buffers = name, buffers
+
     def call_first(self) -> None:
         """The first call, which compiles and plans; made like every other if the policy wants it."""
         self.first = self._last = self._session.call(self._inputs, timed=self._policy.alike, describe=True)
@@ -132,20 +136,17 @@ class Contestant:
         hidden_ns = hidden_launch_ns(called.sample.host_ns, sampling.sleep_ns) if self._policy.hides_launch else 0
         sampling.ledger.enter(elapsed_ns, wall_ns, waited_ns, called.used_ns, called.nbytes, hidden_ns)
 
-    def burst(self) -> list[Called]:
-        """Calls in a row on the present inputs; those of them, whichever, whose outputs are to be judged."""
+    def burst(self, names: Sequence[str]) -> list[Called]:
+        """Calls in a row on lent inputs; those of them, whichever, whose outputs are to be judged."""
         assert self.sampling is not None
-        calls = self.sampling.ledger.burst_calls
-        if not calls:
-            return []
-        burst = self._session.burst(self._inputs, calls)
-        self.sampling.ledger.enter_burst(calls, burst.wall_ns, burst.waited_ns)
+        burst = self._session.burst(names)
+        self.sampling.ledger.enter_burst(len(names), burst.wall_ns, burst.waited_ns)
         return random.SystemRandom().sample(burst.called, JUDGED_OF_A_BURST)
 
     @property
-    def needs_burst(self) -> bool:
-        """Whether a burst would say more about the samples than the samples do."""
-        return self.sampling is not None and bool(self.sampling.ledger.burst_calls)
+    def burst_calls(self) -> int:
+        """How many calls in a row would say more about the samples than the samples do; 0 if none."""
+        return self.sampling.ledger.burst_calls if self.sampling else 0
 
     def close_ledger(self) -> None:
         """Hold the samples against the referee's accounts. Raises ClockTampered."""

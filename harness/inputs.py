@@ -62,6 +62,11 @@ class InputBuffers:
         """Bytes of all buffers."""
         return sum(buffer.storage.nbytes() for buffer in self._buffers)
 
+    @property
+    def files(self) -> int:
+        """Descriptors that the buffers hold."""
+        return sum(buffer.fd is not None for buffer in self._buffers)
+
     def fill(self, generate: Callable[[], Any]) -> bool:
         """Fill the buffers with what `generate` returns; True if the layout is the old one: workers need only REFRESH."""
         same = self.prepare(generate)

@@ -11,8 +11,9 @@ instead be `failed`:
     REFRESH {name}                          -> mapped {}
     UNMAP {name}                            -> unmapped {}
     CALL  {inputs, timed, sleep_ns, describe} -> called {elapsed_ns, host_ns, exposed, output: {tree, storages}, description}
-    BURST {inputs, calls}                   -> burst {outputs: [{tree, storages}, ...]}: calls in a row, warm
-    TAKE  {call, offsets, nbytes} + fd      -> taken {}; `call` is an index in a burst
+    BURST {inputs}                          -> burst {outputs: [{tree, storages}, ...]}: calls in a row, warm, one on each
+                                               of the names in `inputs`
+    TAKE  {calls, offsets, nbytes} + fd     -> taken {}; `calls` are indices in a burst
     COMPARE {name}                          -> compared {changed}: indices of the storages that the submission wrote
     PROFILE {inputs, calls} + fd            -> profiled {rows}
     failed {category, type, message, frames: [[file, line, function, text], ...]}

@@ -3,15 +3,16 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 
 from harness import memory
-from harness.accounts import Ledger, cpu_time_ns, run_delay_ns, worked_ahead_ns
+from harness.accounts import Ledger, cpu_time_ns, foreign_delay_ns, run_delay_ns, worked_ahead_ns
 from harness.codec import decode
 from harness.containment import ALL_ON
 from harness.defences import Defences
@@ -43,6 +44,8 @@ START_TIMEOUT_S = 600.0  # for Python, torch and the device to start, on a busy 
 SLEEP_DRIFT = 0.25  # a device sleeps by its own clock, whose rate changes
 IDLE_REQUESTS = 3  # the fastest tells what a request costs
 OUTPUT_SHARE = 0.25  # of the available memory: the referee holds an output twice, the judge some more
+BURST_SHARE = 0.05  # of the available memory: inputs of a burst, which count twice against a worker's limit
+MAX_BURST_FILES = 512  # each storage of its inputs is one; a process may often open 1024
 MAX_OUTPUT_STORAGES = 10_000
 ALIGNMENT_BYTES = 256
 MAX_LINE, MAX_DETAIL_LINES = 500, 40
@@ -173,6 +176,13 @@ class Session:
         """Empty input buffers of the kind that this worker can be lent."""
         return InputBuffers(self.device_ipc, self._defences.private_inputs)
 
+    def room_for(self, inputs: InputBuffers) -> int:
+        """How many sets of inputs like these a burst may have. On a GPU one: its memory is the submission's."""
+        if self._device.type != "cpu":
+            return 1
+        by_memory = int(BURST_SHARE * available_bytes()) // max(1, inputs.nbytes)
+        return max(1, min(by_memory, MAX_BURST_FILES // max(1, inputs.files)))
+
     def map(self, name: str, inputs: InputBuffers) -> None:
         """Lend the worker a case's inputs under a name."""
         fields, fds = inputs.lend()
@@ -201,27 +211,43 @@ class Session:
         before_ns, self._rested_ns = self._rested_ns or self._cpu_time_ns(), None
         if timed:
             self._evict()
-        asked_ns, waited_ns, asked_at_ns = self._cpu_time_ns(), self._waited_ns(), time.perf_counter_ns()
+        asked_ns, waits_ns, asked_at_ns = self._cpu_time_ns(), self._waits_ns(), time.perf_counter_ns()
         called = self._called(self._ask("CALL", fields, "called"))
         output = self.take(called) if take else None
         wall_ns = self._answered_at_ns - asked_at_ns - sleep_ns
         answered_ns = self._cpu_time_ns()
         if timed and before_ns and asked_ns and answered_ns:
             called = replace(called, used_ns=answered_ns - asked_ns, ahead_ns=self._ahead_ns(asked_ns - before_ns))
-        waited_ns = self._waited_ns() - waited_ns + int(SLEEP_DRIFT * sleep_ns)
+        waited_ns = self._waited_ns(waits_ns) + int(SLEEP_DRIFT * sleep_ns)
         return replace(called, wall_ns=max(0, wall_ns), waited_ns=waited_ns, taken=take, output=output)
 
-    def burst(self, inputs: str, calls: int) -> Burst:
-        """Run custom_kernel `calls` times in a row on lent inputs, warm; the outputs are there until the next call."""
-        waited_ns, asked_at_ns = self._waited_ns(), time.perf_counter_ns()
-        outputs = self._ask("BURST", {"inputs": inputs, "calls": calls}, "burst").get("outputs")
-        wall_ns, waited_ns = self._answered_at_ns - asked_at_ns, self._waited_ns() - waited_ns
+    def burst(self, inputs: Sequence[str]) -> Burst:
+        """Run custom_kernel in a row, warm, on each of the lent inputs that are named.
+
+        On a CPU all outputs are taken at once: none can be made when it is known which ones are judged. From a GPU that
+        would take longer than the calls; there they stay in the worker until the next call.
+        """
+        before_ns, self._rested_ns = self._rested_ns or self._cpu_time_ns(), None
+        asked_ns, waits_ns, asked_at_ns = self._cpu_time_ns(), self._waits_ns(), time.perf_counter_ns()
+        called = self._calls_of(self._ask("BURST", {"inputs": list(inputs)}, "burst").get("outputs"), len(inputs))
+        if self._device.type == "cpu":
+            called = self._all_taken(called)
+        wall_ns, waited_ns = self._answered_at_ns - asked_at_ns, self._waited_ns(waits_ns)
+        ahead_ns = self._ahead_ns(asked_ns - before_ns) if before_ns and asked_ns else 0
+        return Burst(called, wall_ns + ahead_ns, waited_ns)
+
+    def _calls_of(self, outputs: Any, calls: int) -> tuple[Called, ...]:
+        """A burst's calls, by their outputs as the worker describes them."""
         if not isinstance(outputs, list) or len(outputs) != calls:
             raise self._violated(f"a burst that is not {calls} outputs")
-        described = enumerate(map(self._output_of, outputs))
-        nothing = Sample(0, 0, False)
-        called = tuple(Called(nothing, tree, storages, index=index) for index, (tree, storages) in described)
-        return Burst(called, wall_ns, waited_ns)
+        described, nothing = enumerate(map(self._output_of, outputs)), Sample(0, 0, False)
+        return tuple(Called(nothing, tree, storages, index=index) for index, (tree, storages) in described)
+
+    def _all_taken(self, calls: tuple[Called, ...]) -> tuple[Called, ...]:
+        if (total := sum(called.nbytes for called in calls)) > (limit := max_output_bytes()):
+            raise BadOutput(f"{len(calls)} outputs have {total >> 20} MiB; the referee can hold {limit >> 20} MiB")
+        taken = self._take(calls)
+        return tuple(replace(called, taken=True, output=output) for called, output in zip(calls, taken, strict=True))
 
     def _called(self, answer: dict[str, Any]) -> Called:
         times = {name: self._natural(answer, name) for name in ("elapsed_ns", "host_ns")}
@@ -236,13 +262,18 @@ class Session:
         """Processor time of the worker and its children. On a GPU it says nothing: waiting for the device uses it too."""
         return cpu_time_ns(self._process.root_pid) if self._device.type == "cpu" else None
 
-    def _waited_ns(self) -> int:
-        """How long this thread and the worker have waited for a processor so far.
+    def _waits_ns(self) -> tuple[int, int]:
+        """How long this thread, and the worker because of others than its own, have waited for a processor so far.
 
-        The worker's waiting counts only where its processor time is known: busy threads of its own could make it wait.
+        The worker's waiting counts only where its processor time is known: what it starts could make it wait.
         """
-        worker_ns = run_delay_ns(self._process.pid) if self._device.type == "cpu" else 0
-        return run_delay_ns("thread-self") + worker_ns
+        on_cpu = self._device.type == "cpu"
+        worker_ns = foreign_delay_ns(self._process.pid, self._process.root_pid) if on_cpu else 0
+        return run_delay_ns("thread-self"), worker_ns
+
+    def _waited_ns(self, before_ns: tuple[int, int]) -> int:
+        """The waiting since `before_ns` was taken."""
+        return sum(max(0, now - before) for now, before in zip(self._waits_ns(), before_ns, strict=True))
 
     def open_ledger(self) -> Ledger:
         """Accounts for the calls of one case."""
@@ -263,17 +294,23 @@ class Session:
 
     def take(self, called: Called) -> Any:
         """The last call's output, copied into memory that only the referee can reach."""
-        offsets, total = _layout([nbytes for nbytes, _ in called.storages])
+        return self._take((called,))[0]
+
+    def _take(self, calls: Sequence[Called]) -> list[Any]:
+        """The outputs of the last call, or of some of the last burst."""
+        storages = [storage for called in calls for storage in called.storages]
+        offsets, total = _layout([nbytes for nbytes, _ in storages])
         fd = memory.create_memfd("kernelproof-output", total)
         try:
-            self._ask("TAKE", {"call": called.index, "offsets": offsets, "nbytes": total}, "taken", (fd,))
-            shared = memory.byte_view(memory.map_shared(fd, total))
+            shared = memory.byte_view(memory.map_shared(fd, total))  # later the worker could have sealed it
+            named = [called.index for called in calls]
+            self._ask("TAKE", {"calls": named, "offsets": offsets, "nbytes": total}, "taken", (fd,))
         finally:
             os.close(fd)
-        sources = zip(offsets, called.storages, strict=True)
-        copies = [shared[offset : offset + size].to(device, copy=True).untyped_storage() for offset, (size, device) in sources]
+        sources = zip(offsets, storages, strict=True)
+        copies = iter([shared[at : at + size].to(device, copy=True).untyped_storage() for at, (size, device) in sources])
         try:
-            return decode(called.tree, copies)
+            return [decode(called.tree, list(islice(copies, len(called.storages)))) for called in calls]
         except CodecError as error:
             raise self._violated(f"an output whose description is wrong: {error}") from None
 

@@ -9,7 +9,7 @@ call's queue sleeps, and what a submission does on another queue meanwhile goes 
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -77,9 +77,9 @@ def make_timer(device: torch.device, cold: Cold, synchronized: bool = True, occu
     return CpuTimer(cold) if device.type == "cpu" else GpuTimer(device, cold, synchronized, occupied)
 
 
-def in_a_row(call: Callable[[], Any], calls: int, keep: Keep) -> list[Any]:
-    """What `keep` makes of the outputs of calls that follow each other at once."""
-    return [keep(call()) for _ in range(calls)]
+def in_a_row(call: Callable[[Any], Any], values: Sequence[Any], keep: Keep) -> list[Any]:
+    """What `keep` makes of the outputs of calls that follow each other at once, one on each value."""
+    return [keep(call(value)) for value in values]
 
 
 class CpuTimer:

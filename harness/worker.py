@@ -159,11 +159,11 @@ class Worker:
             return _failed("bad_output", f"custom_kernel's output {error}")
         return "called", {**vars(sample), "output": _shape(self._outputs[0]), "description": description}
 
-    def _burst(self, fds: list[int], inputs: str, calls: int) -> Answer:
-        """Calls in a row on the same inputs, nothing between them but the copy of each output."""
-        data, kernel = self._inputs[inputs].value, self._module.custom_kernel
+    def _burst(self, fds: list[int], inputs: list[str]) -> Answer:
+        """A call on each of the inputs that are named, nothing between them but the copy of each output."""
+        values, kernel = [self._inputs[name].value for name in inputs], self._module.custom_kernel
         assert self._timer is not None
-        _, outputs = self._timer.run(lambda: timing.in_a_row(lambda: kernel(data), calls, self._keep))
+        _, outputs = self._timer.run(lambda: timing.in_a_row(kernel, values, self._keep))
         try:
             self._outputs = [encode(output) for output in outputs]
         except (CodecError, RecursionError) as error:
@@ -177,13 +177,15 @@ class Worker:
         except Exception:
             return None  # optional, informative, and never worth failing a run
 
-    def _take(self, fds: list[int], call: int, offsets: list[int], nbytes: int) -> Answer:
-        """Copy an output into the referee's buffer. What was not copied as its call returned is complete by now, as it is for
+    def _take(self, fds: list[int], calls: list[int], offsets: list[int], nbytes: int) -> Answer:
+        """Copy outputs into the referee's buffer. What was not copied as its call returned is complete by now, as it is for
         evaluators that wait for the device before they look."""
         if not self._checks["copied_at_return"] and self._device.type != "cpu":
             torch.cuda.synchronize(self._device)
-        target = torch.empty(0, dtype=torch.uint8).set_(memory.map_shared(fds[0], nbytes), 0, (nbytes,), (1,))
-        for offset, storage in zip(offsets, self._outputs[call].storages, strict=True):
+        host = torch.empty(0, dtype=torch.uint8, device="cpu")  # whatever the submission made the default device
+        target = host.set_(memory.map_shared(fds[0], nbytes), 0, (nbytes,), (1,))
+        storages = [storage for call in calls for storage in self._outputs[call].storages]
+        for offset, storage in zip(offsets, storages, strict=True):
             size = storage.nbytes()
             source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (size,), (1,))
             target[offset : offset + size].copy_(source)

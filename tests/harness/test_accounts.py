@@ -17,6 +17,7 @@ from harness.accounts import (
     QUIET_NS,
     Ledger,
     cpu_time_ns,
+    foreign_delay_ns,
     hidden_launch_ns,
     run_delay_ns,
     worked_ahead_ns,
@@ -221,6 +222,19 @@ def test_children_that_have_ended_are_accounted_for():
 def test_waiting_for_a_processor_is_known_or_none():
     assert run_delay_ns("thread-self") >= 0
     assert run_delay_ns(1 << 27) == 0
+
+
+def test_waiting_for_what_a_process_started_itself_does_not_count():
+    """Else its first thread would wait, on one processor, for another one that does the work."""
+    code = "import threading, time\n"
+    code += "def work():\n    while time.thread_time() < 0.2: pass\n"
+    code += "worker = threading.Thread(target=work)\nworker.start()\nworker.join()\nprint(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        counted_ns, waited_ns = foreign_delay_ns(process.pid, process.pid), run_delay_ns(process.pid)
+        process.kill()
+    assert counted_ns <= waited_ns - 190 * MS
 
 
 def test_this_process_has_used_some():

@@ -44,6 +44,8 @@ class FakeWorker:
     changes: tuple[int, ...] = ()  # positions of inputs that every call writes
     walls_ns: int = 0  # that the referee waits for a timed call
     bursts_ns: list[int] = field(default_factory=list)  # of a call in each burst
+    room: int = 1  # for sets of inputs
+    compared: list[str] = field(default_factory=list)  # names of inputs that were held against the referee's
     wrong_from: int = 10**9  # the first judged output that is wrong
     raises_at: int = 10**9
     exposed_below_ns: int = 0  # a sleep shorter than this shows the launch latency
@@ -62,10 +64,14 @@ class FakeWorker:
     def refresh(self, name):
         self.log.append("refresh")
 
-    def burst(self, name, calls):
-        self.log.append(f"burst of {calls}")
-        wall_ns = calls * (self.bursts_ns.pop(0) if self.bursts_ns else 10)
-        return Burst((Called(Sample(0, 0, False), None, ()),) * calls, wall_ns, 0)
+    def room_for(self, inputs):
+        return self.room
+
+    def burst(self, names):
+        self.log.append(f"burst of {len(names)}")
+        self.names = list(names)
+        wall_ns = len(names) * (self.bursts_ns.pop(0) if self.bursts_ns else 10)
+        return Burst(tuple(Called(Sample(0, 0, False), None, (), index=i) for i in range(len(names))), wall_ns, 0)
 
     def rest(self):
         self.log.append("rest")
@@ -80,6 +86,7 @@ class FakeWorker:
 
     def changed_inputs(self, name, buffers):
         self.log.append("compare")
+        self.compared.append(name)
         return list(self.changes)
 
     def unmap(self, name):
@@ -152,6 +159,18 @@ def test_a_burst_on_fresh_contents_follows_the_samples(worker):
     worker.mutable_inputs = ()
     run(worker, BURSTS)
     assert worker.log[-10:] == ["seed 139", *BURST, "believe", "unmap"]
+
+
+@pytest.mark.parametrize(("room", "sets"), [(1, 1), (5, 5), (10**6, 32)])
+def test_each_call_of_a_burst_has_contents_of_its_own_as_far_as_there_is_room(worker, room, sets):
+    worker.room, worker.mutable_inputs = room, ()
+    run(worker, BURSTS)
+    at = worker.log.index("burst of 32")
+    assert sum(step.startswith("seed") for step in worker.log[:at]) == 3 + sets  # all of them new, and poured only then
+    assert worker.log[at - 1] == "rest"
+    assert sorted(map(worker.names.count, set(worker.names))) == sorted(len(range(i, 32, sets)) for i in range(sets))
+    assert set(worker.compared[-2:]) <= set(worker.names)
+    assert worker.log.count("unmap") == len({"inputs0", *worker.names})
 
 
 def test_a_slow_burst_is_repeated(worker):

@@ -180,3 +180,18 @@ def test_a_snapshot_is_made_without_what_a_submission_put_in_place(monkeypatch, 
     copy = snapshot(value)
     monkeypatch.undo()
     assert torch.equal(copy, value)
+
+
+@pytest.fixture
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("dtype", WHOLE_BYTE_DTYPES, ids=str)
+def test_a_submission_may_ask_for_deterministic_algorithms(deterministic, dtype):
+    """Then torch fills what it allocates, and cannot fill every dtype."""
+    storage = torch.UntypedStorage(16)
+    tree = ["tensor", {"storage": 0, "dtype": str(dtype).removeprefix("torch."), "shape": [1], "stride": [1], "offset": 0}]
+    assert decode(tree, [storage]).dtype is dtype

@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from test_codec import same, values
 
-from harness import memory
+from harness import memory, session
 from harness.codec import snapshot
 from harness.inputs import InputBuffers
 from harness.process import Limits, WorkerProcess
@@ -42,6 +42,13 @@ def buffers():
     made = InputBuffers(device_ipc=False)
     yield made
     made.close()
+
+
+def test_a_burst_has_room_for_as_many_sets_as_memory_and_descriptors_allow(worker, buffers):
+    buffers.fill(lambda: [torch.zeros(1) for _ in range(100)])
+    assert worker.room_for(buffers) == 5
+    buffers.fill(lambda: torch.zeros(1 << 20))
+    assert 1 <= worker.room_for(buffers) <= session.MAX_BURST_FILES
 
 
 def call(worker: Session, value, act: str = "echo"):

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness import session as session_module
 from harness.errors import BadOutput, CallFailed, DeviceFault, OutOfMemory, ProtocolViolated, SubmissionRaised
 from harness.inputs import InputBuffers
 from harness.protocol import BadFrame, Channel, ChannelClosed
@@ -86,18 +87,26 @@ def test_an_output_that_is_taken_at_once(session_of):
     assert torch.equal(called.output, torch.zeros(3, dtype=torch.int8))
 
 
-def test_a_burst_and_one_of_its_outputs(session_of):
+def test_all_outputs_of_a_burst_are_taken_at_once(session_of):
+    """Whoever knew which ones are judged would make no others."""
     session = session_of(("burst", {"outputs": [CALLED["output"]] * 3}), ("taken", {}))
-    burst = session.burst("case", 3)
+    burst = session.burst(["a", "b", "a"])
     assert [called.index for called in burst.called] == [0, 1, 2]
     assert burst.wall_ns > 0
-    assert torch.equal(session.take(burst.called[1]), torch.zeros(3, dtype=torch.int8))
+    assert all(called.taken and torch.equal(called.output, torch.zeros(3, dtype=torch.int8)) for called in burst.called)
+
+
+def test_outputs_of_a_burst_that_nobody_could_hold(session_of, monkeypatch):
+    monkeypatch.setattr(session_module, "max_output_bytes", lambda: 7)
+    session = session_of(("burst", {"outputs": [CALLED["output"]] * 3}))
+    with pytest.raises(BadOutput, match="3 outputs"):
+        session.burst(["a"] * 3)
 
 
 @pytest.mark.parametrize("outputs", [None, [], [CALLED["output"]] * 2, [CALLED["output"], None, 3], "abc"])
 def test_a_forged_burst_kills_the_worker(session_of, outputs):
     with pytest.raises(ProtocolViolated):
-        session_of(("burst", {"outputs": outputs})).burst("case", 3)
+        session_of(("burst", {"outputs": outputs})).burst(["case"] * 3)
 
 
 @pytest.mark.parametrize("changed", [None, {}, "0", [True], [0.5], [[0]]])
