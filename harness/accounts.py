@@ -159,7 +159,7 @@ class Ledger:
             return ""
         said_ns, seen_ns = self._said_ns, min(self.bursts_ns)
         overhead_ns = WALL_ALLOWANCE_NS / min(MAX_BURST_CALLS, math.ceil(BURST_NS / max(1.0, said_ns)))
-        overhead_ns += 0 if self.on_device else NS_PER_OUTPUT_BYTE * self.output_bytes  # there they are taken afterwards
+        overhead_ns += 0 if self.on_device else NS_PER_OUTPUT_BYTE * self.output_bytes  # a device copies them itself
         with_launches_ns = min([said_ns + statistics.median(self.hidden_ns), *self.warm_ns])
         if seen_ns <= BURST_TOLERANCE * with_launches_ns + overhead_ns:
             return ""

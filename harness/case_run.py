@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Self
 from harness.clock import Clock
 from harness.contestant import Contestant, Rival, Sampling
 from harness.errors import CallFailed
-from harness.inputs import InputBuffers
+from harness.inputs import InputBuffers, pour_together
 from harness.policies import SEED_STEP, AfterCalls, Policy, StopRule
 from harness.problem import Problem
 from harness.session import Called, Session
@@ -121,8 +121,7 @@ class CaseRun:
             self.contents.append(self._next_contents())
             same_layout = buffers.prepare(partial(self._problem.generate_input, self.contents[-1]))
             self._both(Contestant.lend, self._name(buffers), buffers, same_layout)
-        for buffers in sets:
-            buffers.pour()
+        pour_together(sets)
         for buffers in sets:
             self._both(Contestant.turn_to, self._name(buffers), buffers)
             self._both(Contestant.see_new_contents)
@@ -181,6 +180,7 @@ class CaseRun:
         """
         while self._problem.mutable_inputs == () and self.passes and (calls := self._candidate.burst_calls):
             sets = self._sets(calls)
+            self._candidate.prepare_burst(calls)
             self._renew(*sets)
             order = [sets[index % len(sets)] for index in range(calls)]
             called = self._candidate.burst(list(map(self._name, order)))

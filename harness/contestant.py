@@ -136,6 +136,11 @@ class Contestant:
         hidden_ns = hidden_launch_ns(called.sample.host_ns, sampling.sleep_ns) if self._policy.hides_launch else 0
         sampling.ledger.enter(elapsed_ns, wall_ns, waited_ns, called.used_ns, called.nbytes, hidden_ns)
 
+    def prepare_burst(self, calls: int) -> None:
+        """Make room for the outputs of a burst, before there are contents to work on."""
+        assert self._last is not None
+        self._session.lend_for_outputs(calls, self._last)
+
     def burst(self, names: Sequence[str]) -> list[Called]:
         """Calls in a row on lent inputs; those of them, whichever, whose outputs are to be judged."""
         assert self.sampling is not None

@@ -133,6 +133,11 @@ def data_limit_bytes(device: torch.device) -> int | None:
     return available_bytes() * 9 // 10 if device.type == "cpu" else None
 
 
+def free_device_bytes(device: torch.device) -> int:
+    """Memory of a GPU that nobody has taken."""
+    return torch.cuda.mem_get_info(device)[0]
+
+
 def available_bytes() -> int:
     """Host memory that can be had now: of the machine, or of the container that this process runs in."""
     available = re.search(r"^MemAvailable:\s+(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)

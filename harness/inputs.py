@@ -1,4 +1,4 @@
-"""The referee's input buffers: filled by the problem's generator, lent to workers, never taken back from them.
+"""The referee's buffers: filled by the problem's generator, lent to workers, never taken back from them.
 
 On a CPU the buffers are memory files. The referee maps them shared; a worker maps them privately, so its writes never
 reach the referee and one copy serves both. On a GPU the buffers are memory of their own and are lent by descriptor
@@ -9,7 +9,7 @@ and judges with those.
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,8 @@ import torch
 
 from harness import cuda_vmm, memory
 from harness.codec import Encoded, decode, encode, storages_of
+
+LATE_BYTES = 8 << 20  # a storage of a GPU's that is no larger is poured last
 
 
 @dataclass
@@ -42,7 +44,7 @@ class _Buffer:
 
 
 class InputBuffers:
-    """The inputs of one case. `value` is what the referee judges with.
+    """The inputs of one case, or room for its outputs. `value` is what the referee judges with.
 
     `device_ipc` says whether device memory can be lent; if not, it goes through memory files and is copied. Without
     `private` (tests of that defence) workers map the files as the referee does.
@@ -86,19 +88,30 @@ class InputBuffers:
         return same
 
     def pour(self) -> None:
-        """Put the prepared contents where workers see them.
+        """Put the prepared contents where workers see them."""
+        pour_together([self])
+
+    def _pour_early(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Pour what need not wait; the lent device memory that is left, and its contents.
 
         Host storages are moved one by one, so the peak is the inputs once and their largest storage again.
         """
         assert self._next is not None
-        storages, self._next = self._next.storages, None
+        storages, late = self._next.storages, []
         for index, buffer in enumerate(self._buffers):
+            if buffer.on_device and buffer.storage.nbytes() <= LATE_BYTES:
+                late.append((memory.byte_view(buffer.storage), memory.byte_view(storages[index])))
+                continue
             buffer.storage.copy_(storages[index])
             if storages[index].device.type == "cpu":
                 storages[index] = buffer.storage
-        if any(storage.device.type == "cuda" for storage in storages):
-            torch.cuda.synchronize()  # another process reads these buffers next: queue order does not reach it
-        self._originals, self.value = storages, decode(self._tree, storages)
+        return late
+
+    def _settle(self) -> None:
+        """What was prepared is there."""
+        assert self._next is not None
+        self._originals, self._next = self._next.storages, None
+        self.value = decode(self._tree, self._originals)
 
     @property
     def tree(self) -> Any:
@@ -156,6 +169,18 @@ class InputBuffers:
         if self._private:
             memory.seal_writes(fd)  # a worker holds this descriptor while it maps
         return _Buffer(storage, device, fd)
+
+
+def pour_together(sets: Sequence[InputBuffers]) -> None:
+    """Put the prepared contents of several sets where workers see them, in device memory the small parts of all sets last
+    and at once: until then no set is complete, and a thread that waits for the first one finds little to do."""
+    late = [pair for buffers in sets for pair in buffers._pour_early()]
+    if late:
+        torch.ops.aten._foreach_copy_([lent for lent, _ in late], [contents for _, contents in late])
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()  # another process reads these buffers next: queue order does not reach it
+    for buffers in sets:
+        buffers._settle()
 
 
 def _on_device(nbytes: int, device: torch.device) -> _Buffer:

@@ -16,7 +16,7 @@ from harness.accounts import Ledger, cpu_time_ns, foreign_delay_ns, run_delay_ns
 from harness.codec import decode
 from harness.containment import ALL_ON
 from harness.defences import Defences
-from harness.devices import available_bytes
+from harness.devices import available_bytes, free_device_bytes
 from harness.errors import (
     BadOutput,
     CallFailed,
@@ -45,6 +45,8 @@ SLEEP_DRIFT = 0.25  # a device sleeps by its own clock, whose rate changes
 IDLE_REQUESTS = 3  # the fastest tells what a request costs
 OUTPUT_SHARE = 0.25  # of the available memory: the referee holds an output twice, the judge some more
 BURST_SHARE = 0.05  # of the available memory: inputs of a burst, which count twice against a worker's limit
+DEVICE_BURST_SHARE = 0.12  # of a GPU's free memory: the same, of which the referee keeps contents of its own as well
+OUTPUTS = "outputs"  # the name of the memory that a burst's outputs are delivered in
 MAX_BURST_FILES = 512  # each storage of its inputs is one; a process may often open 1024
 MAX_OUTPUT_STORAGES = 10_000
 ALIGNMENT_BYTES = 256
@@ -113,6 +115,7 @@ class Session:
         self._answered_at_ns = 0
         self._rested_ns: int | None = None  # the worker's processor time when it could not know the present contents yet
         self.device_ipc = device.type == "cuda"  # whether device memory is lent by handle; False: copied
+        self._outputs: InputBuffers | None = None  # lent device memory for the outputs of a burst
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +131,7 @@ class Session:
     def close(self) -> None:
         """End the worker and everything it started."""
         self._process.close()
+        self._give_up_outputs()
 
     def take_printed(self) -> str:
         """What the submission has printed since the last time, at most the last 16 KiB."""
@@ -177,11 +181,28 @@ class Session:
         return InputBuffers(self.device_ipc, self._defences.private_inputs)
 
     def room_for(self, inputs: InputBuffers) -> int:
-        """How many sets of inputs like these a burst may have. On a GPU one: its memory is the submission's."""
-        if self._device.type != "cpu":
+        """How many sets of inputs like these a burst may have. One where a worker would have to copy each of them."""
+        if inputs.copied:
             return 1
-        by_memory = int(BURST_SHARE * available_bytes()) // max(1, inputs.nbytes)
-        return max(1, min(by_memory, MAX_BURST_FILES // max(1, inputs.files)))
+        on_cpu = self._device.type == "cpu"
+        room = BURST_SHARE * available_bytes() if on_cpu else DEVICE_BURST_SHARE * free_device_bytes(self._device)
+        return max(1, min(int(room) // max(1, inputs.nbytes), MAX_BURST_FILES // max(1, inputs.files)))
+
+    def lend_for_outputs(self, calls: int, like: Called) -> None:
+        """Lend device memory for the outputs of as many calls, where that can be done: else they go through the host."""
+        total = _layout([nbytes for nbytes, _ in like.storages] * calls)[1]
+        if self._outputs and self._outputs.nbytes >= total:
+            return
+        self._give_up_outputs()
+        if self.device_ipc and total <= DEVICE_BURST_SHARE * free_device_bytes(self._device):
+            self._outputs = self.new_buffers()
+            self._outputs.fill(lambda: torch.zeros(total, dtype=torch.uint8, device=self._device))
+            self.map(OUTPUTS, self._outputs)
+
+    def _give_up_outputs(self) -> None:
+        if self._outputs:
+            self._outputs.close()
+        self._outputs = None
 
     def map(self, name: str, inputs: InputBuffers) -> None:
         """Lend the worker a case's inputs under a name."""
@@ -224,15 +245,16 @@ class Session:
     def burst(self, inputs: Sequence[str]) -> Burst:
         """Run custom_kernel in a row, warm, on each of the lent inputs that are named.
 
-        On a CPU all outputs are taken at once: none can be made when it is known which ones are judged. From a GPU that
-        would take longer than the calls; there they stay in the worker until the next call.
+        All outputs are taken at once: none can be made when it is known which ones are judged. From a GPU that lends no
+        memory for them that would take longer than the calls; there they stay in the worker until the next call.
         """
         before_ns, self._rested_ns = self._rested_ns or self._cpu_time_ns(), None
         asked_ns, waits_ns, asked_at_ns = self._cpu_time_ns(), self._waits_ns(), time.perf_counter_ns()
         called = self._calls_of(self._ask("BURST", {"inputs": list(inputs)}, "burst").get("outputs"), len(inputs))
-        if self._device.type == "cpu":
-            called = self._all_taken(called)
-        wall_ns, waited_ns = self._answered_at_ns - asked_at_ns, self._waited_ns(waits_ns)
+        done_at_ns = self._answered_at_ns
+        if self._device.type == "cpu" or self._outputs:
+            called, done_at_ns = self._all_taken(called), time.perf_counter_ns()
+        wall_ns, waited_ns = done_at_ns - asked_at_ns, self._waited_ns(waits_ns)
         ahead_ns = self._ahead_ns(asked_ns - before_ns) if before_ns and asked_ns else 0
         return Burst(called, wall_ns + ahead_ns, waited_ns)
 
@@ -246,7 +268,7 @@ class Session:
     def _all_taken(self, calls: tuple[Called, ...]) -> tuple[Called, ...]:
         if (total := sum(called.nbytes for called in calls)) > (limit := max_output_bytes()):
             raise BadOutput(f"{len(calls)} outputs have {total >> 20} MiB; the referee can hold {limit >> 20} MiB")
-        taken = self._take(calls)
+        taken = self._take(calls, self._outputs)
         return tuple(replace(called, taken=True, output=output) for called, output in zip(calls, taken, strict=True))
 
     def _called(self, answer: dict[str, Any]) -> Called:
@@ -296,23 +318,37 @@ class Session:
         """The last call's output, copied into memory that only the referee can reach."""
         return self._take((called,))[0]
 
-    def _take(self, calls: Sequence[Called]) -> list[Any]:
-        """The outputs of the last call, or of some of the last burst."""
+    def _take(self, calls: Sequence[Called], lent: InputBuffers | None = None) -> list[Any]:
+        """The outputs of the last call or burst: delivered in lent device memory if they fit, else through a file."""
         storages = [storage for called in calls for storage in called.storages]
         offsets, total = _layout([nbytes for nbytes, _ in storages])
-        fd = memory.create_memfd("kernelproof-output", total)
-        try:
-            shared = memory.byte_view(memory.map_shared(fd, total))  # later the worker could have sealed it
-            named = [called.index for called in calls]
-            self._ask("TAKE", {"calls": named, "offsets": offsets, "nbytes": total}, "taken", (fd,))
-        finally:
-            os.close(fd)
+        asked = {"calls": [called.index for called in calls], "offsets": offsets, "nbytes": total}
+        if lent and total > lent.nbytes:
+            lent = None
+        delivered = self._delivered(asked, lent) if lent else self._taken_through_a_file(asked)
         sources = zip(offsets, storages, strict=True)
-        copies = iter([shared[at : at + size].to(device, copy=True).untyped_storage() for at, (size, device) in sources])
+        copies = iter([delivered[at : at + size].to(device, copy=True).untyped_storage() for at, (size, device) in sources])
+        if lent:
+            torch.cuda.synchronize()
         try:
             return [decode(called.tree, list(islice(copies, len(called.storages)))) for called in calls]
         except CodecError as error:
             raise self._violated(f"an output whose description is wrong: {error}") from None
+
+    def _taken_through_a_file(self, asked: dict[str, Any]) -> torch.Tensor:
+        """Outputs as bytes in host memory, which the worker can still write."""
+        fd = memory.create_memfd("kernelproof-output", asked["nbytes"])
+        try:
+            shared = memory.byte_view(memory.map_shared(fd, asked["nbytes"]))  # later the worker could have sealed it
+            self._ask("TAKE", asked, "taken", (fd,))
+        finally:
+            os.close(fd)
+        return shared
+
+    def _delivered(self, asked: dict[str, Any], lent: InputBuffers) -> torch.Tensor:
+        """Outputs as bytes in lent device memory, which the worker can still write."""
+        self._ask("TAKE", {**asked, "into": OUTPUTS}, "taken")
+        return memory.byte_view(lent.storages[0])
 
     def profile(self, inputs: str, calls: int, trace_fd: int) -> list[dict[str, Any]]:
         """Profile `calls` calls: the operator table, and the chrome trace written to `trace_fd`."""

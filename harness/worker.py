@@ -177,21 +177,27 @@ class Worker:
         except Exception:
             return None  # optional, informative, and never worth failing a run
 
-    def _take(self, fds: list[int], calls: list[int], offsets: list[int], nbytes: int) -> Answer:
-        """Copy outputs into the referee's buffer. What was not copied as its call returned is complete by now, as it is for
-        evaluators that wait for the device before they look."""
+    def _take(self, fds: list[int], calls: list[int], offsets: list[int], nbytes: int, into: str = "") -> Answer:
+        """Copy outputs into the referee's buffer: the file that came along, or lent memory by its name. What was not copied
+        as its call returned is complete by now, as it is for evaluators that wait for the device before they look."""
         if not self._checks["copied_at_return"] and self._device.type != "cpu":
             torch.cuda.synchronize(self._device)
-        host = torch.empty(0, dtype=torch.uint8, device="cpu")  # whatever the submission made the default device
-        target = host.set_(memory.map_shared(fds[0], nbytes), 0, (nbytes,), (1,))
+        target = self._inputs[into].value if into else self._file(fds[0], nbytes)
         storages = [storage for call in calls for storage in self._outputs[call].storages]
         for offset, storage in zip(offsets, storages, strict=True):
             size = storage.nbytes()
             source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (size,), (1,))
             target[offset : offset + size].copy_(source)
+        if into:
+            torch.cuda.synchronize(self._device)  # queue order does not reach another process
         if self._checks["poisoned_memory"]:
             self._poison()
         return "taken", {}
+
+    def _file(self, fd: int, nbytes: int) -> torch.Tensor:
+        """The bytes of a file."""
+        host = torch.empty(0, dtype=torch.uint8, device="cpu")  # whatever the submission made the default device
+        return host.set_(memory.map_shared(fd, nbytes), 0, (nbytes,), (1,))
 
     def _poison(self) -> None:
         """Fill the output that was taken with NaN: who returns it once more without writing it returns NaN."""

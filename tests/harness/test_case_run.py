@@ -67,6 +67,9 @@ class FakeWorker:
     def room_for(self, inputs):
         return self.room
 
+    def lend_for_outputs(self, calls, like):
+        self.log.append(f"room for {calls} outputs")
+
     def burst(self, names):
         self.log.append(f"burst of {len(names)}")
         self.names = list(names)
@@ -152,13 +155,17 @@ def test_fresh_contents_for_each_sample(worker):
 
 
 BURSTS = replace(FRESH, bursts=True, stop=AfterCalls(2, 10**9))
-BURST = ["refresh", "rest", "burst of 32", *["judge", "compare"] * 2]  # two of its outputs
+
+
+def burst(seed: int) -> list[str]:
+    """What a burst of 32 calls takes: room before there are contents, and two judged outputs."""
+    return ["room for 32 outputs", f"seed {seed}", "refresh", "rest", "burst of 32", *["judge", "compare"] * 2]
 
 
 def test_a_burst_on_fresh_contents_follows_the_samples(worker):
     worker.mutable_inputs = ()
     run(worker, BURSTS)
-    assert worker.log[-10:] == ["seed 139", *BURST, "believe", "unmap"]
+    assert worker.log[-11:] == [*burst(139), "believe", "unmap"]
 
 
 @pytest.mark.parametrize(("room", "sets"), [(1, 1), (5, 5), (10**6, 32)])
@@ -176,7 +183,7 @@ def test_each_call_of_a_burst_has_contents_of_its_own_as_far_as_there_is_room(wo
 def test_a_slow_burst_is_repeated(worker):
     worker.bursts_ns, worker.mutable_inputs = [10**8], ()
     run(worker, BURSTS)
-    assert worker.log[-18:] == ["seed 139", *BURST, "seed 152", *BURST, "believe", "unmap"]
+    assert worker.log[-20:] == [*burst(139), *burst(152), "believe", "unmap"]
 
 
 def test_only_slow_bursts_are_not_believed(worker):

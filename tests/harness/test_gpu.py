@@ -13,6 +13,7 @@ from harness.floors import ReadFloor
 from harness.inputs import InputBuffers
 from harness.policies import cold_read
 from harness.result import Status, read_result
+from harness.session import Session
 from harness.timing import Cold, GpuTimer
 
 FOLDER = Path(__file__).parent / "doubling"
@@ -95,15 +96,39 @@ def test_written_device_inputs_are_found():
     buffers.close()
 
 
-def test_inputs_that_must_not_be_written(tmp_path):
+@pytest.fixture
+def read_only(tmp_path) -> str:
+    """The folder of a problem whose inputs must not be written."""
     problem = tmp_path / "problem"
     shutil.copytree(FOLDER, problem)
     (problem / "task.yml").write_text((FOLDER / "task.yml").read_text().replace("../../../eval.py", "eval.py"))
     shutil.copy(FOLDER.parents[2] / "eval.py", problem)
     with (problem / "reference.py").open("a") as reference:
         reference.write("\nmutable_inputs = ()\n")
+    return str(problem)
+
+
+@pytest.mark.parametrize("size", [4096, 1 << 26])
+def test_a_burst_has_contents_of_its_own_and_outputs_in_device_memory(tmp_path, read_only, monkeypatch, size):
+    """No call can return what another one made, and none is made when its output is taken."""
+    burst, delivered, names, lent_bytes = Session.burst, Session._delivered, [], []
+    monkeypatch.setattr(Session, "burst", lambda session, inputs: names.append(inputs) or burst(session, inputs))
+
+    def deliver(session, asked, lent):
+        lent_bytes.append(lent.nbytes)
+        return delivered(session, asked, lent)
+
+    monkeypatch.setattr(Session, "_delivered", deliver)
+    case = f"size: {size}; seed: 1; act: honest"
+    code, result = run(tmp_path, "--problem", read_only, "--mode", "leaderboard", "--cases", case, "--budget-s", "1")
+    assert code == 0, result.cases[0].message
+    assert len(set(names[0])) == len(names[0]) > 1
+    assert lent_bytes[0] >= len(names[0]) * 4 * size
+
+
+def test_inputs_that_must_not_be_written(tmp_path, read_only):
     case = "size: 4096; seed: 1; act: scribbles"
-    code, result = run(tmp_path, "--problem", str(problem), "--mode", "test", "--cases", case)
+    code, result = run(tmp_path, "--problem", read_only, "--mode", "test", "--cases", case)
     assert code == 112
     assert "input 0 was changed" in result.cases[0].strict.message
 

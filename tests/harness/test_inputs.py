@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from test_codec import same, values
 
-from harness import memory, session
+from harness import inputs, memory, session
 from harness.codec import snapshot
 from harness.inputs import InputBuffers
 from harness.process import Limits, WorkerProcess
@@ -49,6 +49,36 @@ def test_a_burst_has_room_for_as_many_sets_as_memory_and_descriptors_allow(worke
     assert worker.room_for(buffers) == 5
     buffers.fill(lambda: torch.zeros(1 << 20))
     assert 1 <= worker.room_for(buffers) <= session.MAX_BURST_FILES
+
+
+@pytest.mark.parametrize(("free", "sets"), [(0, 1), (100 << 20, 3), (1 << 40, 512)])
+def test_on_a_gpu_its_free_memory_counts(worker, buffers, monkeypatch, free, sets):
+    monkeypatch.setattr(session, "free_device_bytes", lambda device: free)
+    monkeypatch.setattr(worker, "_device", torch.device("cuda", 0))
+    buffers.fill(lambda: torch.zeros(1 << 20))
+    assert worker.room_for(buffers) == sets
+    monkeypatch.setattr(InputBuffers, "copied", True)
+    assert worker.room_for(buffers) == 1  # the worker would have to copy each set before it is called
+
+
+def test_sets_become_complete_together(monkeypatch):
+    """A thread that saw one complete set early could work on it before the clock runs."""
+    log: list[str] = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: log.append("wait"))
+    sets = [InputBuffers(device_ipc=False) for _ in range(3)]
+    for number, buffers in enumerate(sets):
+        buffers.prepare(lambda number=number: (torch.full((9 << 18,), float(number)), torch.full((5,), number)))
+        for buffer in buffers._buffers:
+            buffer.on_device = True  # as far as the order is concerned
+    copy, foreach = torch.UntypedStorage.copy_, torch.ops.aten._foreach_copy_
+    monkeypatch.setattr(torch.UntypedStorage, "copy_", lambda to, of, *a: log.append("a large one") or copy(to, of, *a))
+    monkeypatch.setattr(torch.ops.aten, "_foreach_copy_", lambda to, of: log.append(f"{len(of)} at once") or foreach(to, of))
+    inputs.pour_together(sets)
+    assert log == [*["a large one"] * 3, "3 at once", "wait"]
+    for number, buffers in enumerate(sets):
+        assert all(bool((part == number).all()) for part in buffers.value)
+        buffers.close()
 
 
 def call(worker: Session, value, act: str = "echo"):
