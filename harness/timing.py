@@ -22,7 +22,8 @@ RANDN_BYTES = 4 * 16000 * 1024 * 1024
 CALIBRATION_CYCLES = 2_000_000
 CALIBRATIONS = 50  # the last counts: the first also loads the kernel, and a device that was idle raises its clock meanwhile
 COPY_JITTER_NS = 10_000
-WAIT_JITTER_NS = 50_000  # of the host: two waits for an idle device, the second of them for all queues
+WAIT_JITTER_NS = 50_000  # of the host: a wait for a device that is idle already
+HOLD_JITTER_NS = 100_000  # of the host: until an idle device is held
 QUEUE_JITTER_NS = 1_000_000  # of the host: two copies that are queued; on an H200 the first took up to 0.1 ms more
 PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
@@ -110,7 +111,8 @@ class GpuTimer:
 
     Work on another queue that the call did not wait for is missing from that copy, and what it takes until the whole
     device is idle counts as the call's. Work that slips in between the event and the copy delays the copy: compared with a
-    second copy, that delay counts too. So does the time for which something else had the device while it was held.
+    second copy, that delay counts too. So does the time for which something else had the device while it was held, or before,
+    when nothing of an earlier call is left: what a thread launches as soon as it finds new contents is waited for.
     What the first copy keeps the host longer counts beyond what copies vary by; below that the bursts bound it, which are
     timed as a whole.
     """
@@ -128,7 +130,6 @@ class GpuTimer:
         return self, GpuTimer, *self._holder.parts
 
     def time(self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is) -> tuple[Sample, Any]:
-        self._synchronize(self._device)
         self._holder.hold(sleep_ns)
         self._record(self._start)
         host_start_ns = self._now()
@@ -176,12 +177,13 @@ class GpuTimer:
 
 
 class Sleeper:
-    """Empties the caches, then lets the current queue sleep. Kernels of other queues run meanwhile."""
+    """Waits for an idle device, empties the caches, then lets the current queue sleep. Kernels of other queues run meanwhile."""
 
     lost_ns = 0
 
     def __init__(self, device: torch.device, cold: Cold):
         self._device, self._evict, self._sleep = device, evictor(device, cold), torch.cuda._sleep
+        self._synchronize = torch.cuda.synchronize
         self._cycles_per_ns = self._calibrate()
 
     @property
@@ -189,7 +191,8 @@ class Sleeper:
         return self, Sleeper
 
     def hold(self, hold_ns: int) -> None:
-        """Queue both; returns at once."""
+        """Wait, and queue both; returns at once."""
+        self._synchronize(self._device)
         self._evict()
         if hold_ns:
             self._sleep(int(hold_ns * self._cycles_per_ns))
@@ -213,11 +216,14 @@ class Occupier:
         reads = cold.method == "read"
         self._clear = persistence_reset(device) if reads else evictor(device, cold)
         self._blocker = Blocker(device, words(device, cold.nbytes) if reads else None)
+        self._device, self._now, self._synchronize = device, time.perf_counter_ns, torch.cuda.synchronize
+        self._waited_ns = 0
 
     @property
     def lost_ns(self) -> int:
-        """For how long something else had the device during the last hold or right after it; known once the device is idle."""
-        return self._blocker.lost_ns
+        """For how long something else had the device right before the last hold, during it or right after it; known once the
+        device is idle."""
+        return self._waited_ns + self._blocker.lost_ns
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -225,8 +231,14 @@ class Occupier:
 
     def hold(self, hold_ns: int) -> None:
         """Returns once nothing else can run there. Raises NotHeld."""
+        asked_ns = self._now()
+        self._synchronize(self._device)  # idle already, unless a thread has launched something
+        busy_ns = max(0, self._now() - asked_ns - WAIT_JITTER_NS)
         self._clear()
+        self._synchronize(self._device)
+        asked_ns = self._now()
         self._blocker.hold(hold_ns)
+        self._waited_ns = busy_ns + max(0, self._now() - asked_ns - HOLD_JITTER_NS)
 
 
 def _holder(device: torch.device, cold: Cold, occupied: bool) -> tuple[Sleeper | Occupier, str]:

@@ -136,7 +136,7 @@ def held(cuda, monkeypatch):
     """A device that can be filled. -> a function that builds its timer, with an empty log."""
 
     class FakeBlocker:
-        lost_ns = 0
+        lost_ns = waits_ns = 0
 
         def __init__(self, device, buffer):
             self.buffer = buffer
@@ -144,6 +144,7 @@ def held(cuda, monkeypatch):
         def hold(self, hold_ns):
             cuda.log.append(f"hold {hold_ns}")
             cuda.device_ns += hold_ns
+            cuda.host_ns += self.waits_ns
 
     def make(cold: Cold) -> GpuTimer:
         made = GpuTimer(torch.device("cpu"), cold)
@@ -162,7 +163,7 @@ def test_a_held_device_is_cleared_by_what_holds_it(cuda, held):
     """The read comes last, so that nothing which a copy engine fetches meanwhile stays in the cache."""
     timer = held(Cold("read", 4096))
     sample, _ = timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)
-    assert cuda.log == ["synchronize", "reset", "hold 50000", *HELD_CALL]
+    assert cuda.log == ["synchronize", "reset", "synchronize", "hold 50000", *HELD_CALL]
     assert (sample.elapsed_ns, sample.exposed, timer.unheld) == (1000, False, "")
     assert timer._holder._blocker.buffer.nbytes == 4096
 
@@ -171,20 +172,36 @@ def test_a_held_device_is_cleared_by_what_holds_it(cuda, held):
 def test_other_clears_come_before_the_device_is_held(cuda, held, method):
     timer = held(Cold(method))
     timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)
-    assert cuda.log == ["synchronize", "evict", "hold 50000", *HELD_CALL]
+    assert cuda.log == ["synchronize", "evict", "synchronize", "hold 50000", *HELD_CALL]
     assert timer._holder._blocker.buffer is None
 
 
 def test_the_device_is_filled_without_a_sleep_too(cuda, held):
     """The caches are emptied by what fills it; and the first call, which nothing hides, may be no easier to cheat."""
     held(Cold("read", 4096)).time(cuda.call, sleep_ns=0)
-    assert cuda.log[:4] == ["synchronize", "reset", "hold 0", "record"]
+    assert cuda.log[:5] == ["synchronize", "reset", "synchronize", "hold 0", "record"]
 
 
 def test_time_that_another_context_took_from_the_hold_counts(cuda, held):
     timer = held(Cold("none"))
     timer._holder._blocker.lost_ns = 70_000
     assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000 + 70_000
+
+
+@pytest.mark.parametrize(("busy_ns", "waits_ns", "counted_ns"), [
+    (0, 0, 0), (40_000, 90_000, 0), (2_000_000, 0, 1_950_000), (0, 300_000, 200_000), (150_000, 200_000, 200_000),
+])  # fmt: skip
+def test_what_runs_before_the_device_is_held_counts(cuda, held, monkeypatch, busy_ns, waits_ns, counted_ns):
+    """A thread that finds new contents before the call is timed gains nothing by working on them at once."""
+    timer, left = held(Cold("none")), [busy_ns]
+
+    def synchronize(device):
+        cuda.host_ns += left.pop() if left else 0
+
+    timer._holder._synchronize, timer._holder._blocker.waits_ns = synchronize, waits_ns
+    assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000 + counted_ns
+    timer._holder._blocker.waits_ns = 0
+    assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000  # of each call its own
 
 
 def test_a_device_that_cannot_be_held_sleeps_and_says_why(cuda, timer):
