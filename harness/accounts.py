@@ -19,6 +19,7 @@ from harness.family import family
 CALL_OVERHEAD_NS = 3_000_000
 NS_PER_OUTPUT_BYTE = 1.0  # first touch of fresh pages included
 NS_PER_DEVICE_BYTE = 2.0  # copied from a device as well: 1.1 on an H200
+NS_PER_DELIVERED_BYTE = 0.01  # copied three times by a device: 0.0015 on an H200
 QUIET_NS = 200_000  # a blocked worker uses none; its supervisor looks around now and then
 AHEAD_CHARGE = 4  # work at rest must never pay, whatever honest work takes on a busy machine
 CORES_SLACK = 1.25
@@ -29,6 +30,7 @@ DEVICE_ALLOWANCE_NS = 2_000_000  # more where a device is held before the call a
 IDLE_VARIES = 0.5  # by what share that answer may vary: a device that clears gigabytes first takes longer once it is warm
 BURST_TOLERANCE = 2.0
 BURST_NS, MAX_BURST_CALLS = 10_000_000, 32  # a burst is to last so long, that its answer's own time does not matter
+MAX_DEVICE_BURST_CALLS = 16  # plans are kept by address, and each call has addresses of its own
 MAX_BURSTS = 4  # the fastest counts
 EMPTYING_NS = 150_000  # a device that is held reads its caches empty before it lets go
 CPUCLOCK_SCHED = 2  # linux/posix-timers.h: the clock id of another process's processor time
@@ -118,8 +120,12 @@ class Ledger:
     def burst_calls(self) -> int:
         """How many calls the next burst needs, so that it tells more than single calls did; 0 if it would not."""
         enough = len(self.bursts_ns) >= MAX_BURSTS or (self.bursts_ns and not self._too_long_in_a_row())
-        calls = min(MAX_BURST_CALLS, math.ceil(BURST_NS / max(1.0, self._said_ns)))
-        return 0 if enough or calls < 2 else calls
+        return 0 if enough or self._calls_in_a_row < 2 else self._calls_in_a_row
+
+    @property
+    def _calls_in_a_row(self) -> int:
+        most = MAX_DEVICE_BURST_CALLS if self.on_device else MAX_BURST_CALLS
+        return min(most, math.ceil(BURST_NS / max(1.0, self._said_ns)))
 
     @property
     def _said_ns(self) -> float:
@@ -158,8 +164,8 @@ class Ledger:
         if not self.bursts_ns:
             return ""
         said_ns, seen_ns = self._said_ns, min(self.bursts_ns)
-        overhead_ns = WALL_ALLOWANCE_NS / min(MAX_BURST_CALLS, math.ceil(BURST_NS / max(1.0, said_ns)))
-        overhead_ns += 0 if self.on_device else NS_PER_OUTPUT_BYTE * self.output_bytes  # a device copies them itself
+        overhead_ns = WALL_ALLOWANCE_NS / self._calls_in_a_row
+        overhead_ns += (NS_PER_DELIVERED_BYTE if self.on_device else NS_PER_OUTPUT_BYTE) * self.output_bytes
         with_launches_ns = min([said_ns + statistics.median(self.hidden_ns), *self.warm_ns])
         if seen_ns <= BURST_TOLERANCE * with_launches_ns + overhead_ns:
             return ""

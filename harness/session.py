@@ -112,7 +112,7 @@ class Session:
         self._evict: Callable[[], Any] = lambda: None
         self._idle_ns = 0  # what an answer takes in which nothing is called
         self.unheld = ""  # why the device is not occupied before a call is timed
-        self._answered_at_ns = 0
+        self._answered_at_ns = 0  # when the last answer, and what belongs to it, was the referee's
         self._rested_ns: int | None = None  # the worker's processor time when it could not know the present contents yet
         self.device_ipc = device.type == "cuda"  # whether device memory is lent by handle; False: copied
         self._outputs: InputBuffers | None = None  # lent device memory for the outputs of a burst
@@ -251,10 +251,9 @@ class Session:
         before_ns, self._rested_ns = self._rested_ns or self._cpu_time_ns(), None
         asked_ns, waits_ns, asked_at_ns = self._cpu_time_ns(), self._waits_ns(), time.perf_counter_ns()
         called = self._calls_of(self._ask("BURST", {"inputs": list(inputs)}, "burst").get("outputs"), len(inputs))
-        done_at_ns = self._answered_at_ns
         if self._device.type == "cpu" or self._outputs:
-            called, done_at_ns = self._all_taken(called), time.perf_counter_ns()
-        wall_ns, waited_ns = done_at_ns - asked_at_ns, self._waited_ns(waits_ns)
+            called = self._all_taken(called)
+        wall_ns, waited_ns = self._answered_at_ns - asked_at_ns, self._waited_ns(waits_ns)
         ahead_ns = self._ahead_ns(asked_ns - before_ns) if before_ns and asked_ns else 0
         return Burst(called, wall_ns + ahead_ns, waited_ns)
 
@@ -263,11 +262,11 @@ class Session:
         if not isinstance(outputs, list) or len(outputs) != calls:
             raise self._violated(f"a burst that is not {calls} outputs")
         described, nothing = enumerate(map(self._output_of, outputs)), Sample(0, 0, False)
-        return tuple(Called(nothing, tree, storages, index=index) for index, (tree, storages) in described)
+        called = tuple(Called(nothing, tree, storages, index=index) for index, (tree, storages) in described)
+        self._forbid_more_than_fits(called)
+        return called
 
     def _all_taken(self, calls: tuple[Called, ...]) -> tuple[Called, ...]:
-        if (total := sum(called.nbytes for called in calls)) > (limit := max_output_bytes()):
-            raise BadOutput(f"{len(calls)} outputs have {total >> 20} MiB; the referee can hold {limit >> 20} MiB")
         taken = self._take(calls, self._outputs)
         return tuple(replace(called, taken=True, output=output) for called, output in zip(calls, taken, strict=True))
 
@@ -275,7 +274,9 @@ class Session:
         times = {name: self._natural(answer, name) for name in ("elapsed_ns", "host_ns")}
         tree, storages = self._output_of(answer.get("output"))
         sample = Sample(**times, exposed=answer.get("exposed") is True)
-        return Called(sample, tree, storages, printable_all(answer.get("description")))
+        called = Called(sample, tree, storages, printable_all(answer.get("description")))
+        self._forbid_more_than_fits((called,))
+        return called
 
     def _ahead_ns(self, at_rest_ns: int) -> int:
         return worked_ahead_ns(at_rest_ns) if self._defences.quiet_worker else 0
@@ -323,32 +324,32 @@ class Session:
         storages = [storage for called in calls for storage in called.storages]
         offsets, total = _layout([nbytes for nbytes, _ in storages])
         asked = {"calls": [called.index for called in calls], "offsets": offsets, "nbytes": total}
-        if lent and total > lent.nbytes:
-            lent = None
-        delivered = self._delivered(asked, lent) if lent else self._taken_through_a_file(asked)
+        fits = lent is not None and total <= lent.nbytes
+        taken = self._delivered(asked, lent) if lent and fits else self._taken_through_a_file(asked)
+        self._answered_at_ns = time.perf_counter_ns()
         sources = zip(offsets, storages, strict=True)
-        copies = iter([delivered[at : at + size].to(device, copy=True).untyped_storage() for at, (size, device) in sources])
-        if lent:
-            torch.cuda.synchronize()
+        copies = iter([taken[at : at + size].to(device, copy=True).untyped_storage() for at, (size, device) in sources])
         try:
             return [decode(called.tree, list(islice(copies, len(called.storages)))) for called in calls]
         except CodecError as error:
             raise self._violated(f"an output whose description is wrong: {error}") from None
 
     def _taken_through_a_file(self, asked: dict[str, Any]) -> torch.Tensor:
-        """Outputs as bytes in host memory, which the worker can still write."""
+        """Outputs as bytes in host memory, copied out of a file that the worker can still write."""
         fd = memory.create_memfd("kernelproof-output", asked["nbytes"])
         try:
             shared = memory.byte_view(memory.map_shared(fd, asked["nbytes"]))  # later the worker could have sealed it
             self._ask("TAKE", asked, "taken", (fd,))
         finally:
             os.close(fd)
-        return shared
+        return shared.clone()
 
     def _delivered(self, asked: dict[str, Any], lent: InputBuffers) -> torch.Tensor:
-        """Outputs as bytes in lent device memory, which the worker can still write."""
+        """Outputs as bytes in device memory, copied out of memory that the worker can still write."""
         self._ask("TAKE", {**asked, "into": OUTPUTS}, "taken")
-        return memory.byte_view(lent.storages[0])
+        copy = memory.byte_view(lent.storages[0])[: asked["nbytes"]].clone()
+        torch.cuda.synchronize()
+        return copy
 
     def profile(self, inputs: str, calls: int, trace_fd: int) -> list[dict[str, Any]]:
         """Profile `calls` calls: the operator table, and the chrome trace written to `trace_fd`."""
@@ -428,11 +429,13 @@ class Session:
     def _output_of(self, output: Any) -> tuple[Any, tuple[tuple[int, torch.device], ...]]:
         match output:
             case {"tree": tree, "storages": list(entries)} if len(entries) <= MAX_OUTPUT_STORAGES:
-                storages = tuple(self._storage_of(entry) for entry in entries)
-                if (total := sum(nbytes for nbytes, _ in storages)) > (limit := max_output_bytes()):
-                    raise BadOutput(f"custom_kernel's output has {total >> 20} MiB; the referee can hold {limit >> 20} MiB")
-                return tree, storages
+                return tree, tuple(self._storage_of(entry) for entry in entries)
         raise self._violated("an output that is not described")
+
+    def _forbid_more_than_fits(self, calls: Sequence[Called]) -> None:
+        if (total := sum(called.nbytes for called in calls)) > (limit := max_output_bytes()):
+            whose = "custom_kernel's output has" if len(calls) == 1 else f"{len(calls)} outputs have"
+            raise BadOutput(f"{whose} {total >> 20} MiB; the referee can hold {limit >> 20} MiB")
 
     def _storage_of(self, entry: Any) -> tuple[int, torch.device]:
         match entry:

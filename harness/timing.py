@@ -23,7 +23,8 @@ CALIBRATION_CYCLES = 2_000_000
 CALIBRATIONS = 50  # the last counts: the first also loads the kernel, and a device that was idle raises its clock meanwhile
 COPY_JITTER_NS = 10_000
 WAIT_JITTER_NS = 50_000  # of the host: a wait for a device that is idle already
-HOLD_JITTER_NS = 100_000  # of the host: until an idle device is held
+HOLD_JITTER_NS = 100_000  # of the host: until an idle device is held, more than the slowest of as many calibrations
+HOLD_CALIBRATIONS = 16
 QUEUE_JITTER_NS = 1_000_000  # of the host: two copies that are queued; on an H200 the first took up to 0.1 ms more
 PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
@@ -130,7 +131,7 @@ class GpuTimer:
         return self, GpuTimer, *self._holder.parts
 
     def time(self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is) -> tuple[Sample, Any]:
-        self._holder.hold(sleep_ns)
+        waited_ns = self._holder.hold(sleep_ns)
         self._record(self._start)
         host_start_ns = self._now()
         output = call()
@@ -143,7 +144,7 @@ class GpuTimer:
         elapsed_ns = round(self._elapsed(self._start, self._end) * 1e6) + self._holder.lost_ns
         hidden = sleep_ns > 0 and not exposed  # else the copies wait for the host
         late_ns = max(first_ns - 2 * second_ns - QUEUE_JITTER_NS, self._late_ns() if hidden else 0, 0)
-        return Sample(elapsed_ns + elsewhere_ns + late_ns, host_ns, exposed), kept
+        return Sample(waited_ns + elapsed_ns + elsewhere_ns + late_ns, host_ns, exposed), kept
 
     def run(self, call: Callable[[], Any], keep: Keep = as_it_is) -> tuple[Sample, Any]:
         self._synchronize(self._device)
@@ -177,7 +178,7 @@ class GpuTimer:
 
 
 class Sleeper:
-    """Waits for an idle device, empties the caches, then lets the current queue sleep. Kernels of other queues run meanwhile."""
+    """Waits for an idle device, empties the caches, lets the current queue sleep. Kernels of other queues run meanwhile."""
 
     lost_ns = 0
 
@@ -190,12 +191,13 @@ class Sleeper:
     def parts(self) -> tuple[Any, ...]:
         return self, Sleeper
 
-    def hold(self, hold_ns: int) -> None:
-        """Wait, and queue both; returns at once."""
+    def hold(self, hold_ns: int) -> int:
+        """Wait, and queue both; returns at once. -> 0: nobody can say what else runs."""
         self._synchronize(self._device)
         self._evict()
         if hold_ns:
             self._sleep(int(hold_ns * self._cycles_per_ns))
+        return 0
 
     def _calibrate(self) -> float:
         """Device cycles per nanosecond of torch.cuda._sleep, whose unit differs between CUDA and HIP."""
@@ -217,28 +219,31 @@ class Occupier:
         self._clear = persistence_reset(device) if reads else evictor(device, cold)
         self._blocker = Blocker(device, words(device, cold.nbytes) if reads else None)
         self._device, self._now, self._synchronize = device, time.perf_counter_ns, torch.cuda.synchronize
-        self._waited_ns = 0
+        self._usual_ns = max(self._held_after_ns(0) for _ in range(HOLD_CALIBRATIONS))
 
     @property
     def lost_ns(self) -> int:
-        """For how long something else had the device right before the last hold, during it or right after it; known once the
-        device is idle."""
-        return self._waited_ns + self._blocker.lost_ns
+        """For how long something else had the device during the last hold or right after it; known once the device is idle."""
+        return self._blocker.lost_ns
 
     @property
     def parts(self) -> tuple[Any, ...]:
         return self, Occupier, self._blocker, Blocker
 
-    def hold(self, hold_ns: int) -> None:
-        """Returns once nothing else can run there. Raises NotHeld."""
+    def hold(self, hold_ns: int) -> int:
+        """Returns once nothing else can run there. -> for how many ns something did before. Raises NotHeld."""
         asked_ns = self._now()
         self._synchronize(self._device)  # idle already, unless a thread has launched something
         busy_ns = max(0, self._now() - asked_ns - WAIT_JITTER_NS)
         self._clear()
+        return busy_ns + max(0, self._held_after_ns(hold_ns) - self._usual_ns - HOLD_JITTER_NS)
+
+    def _held_after_ns(self, hold_ns: int) -> int:
+        """Hold the device once it is idle; how long that took the host."""
         self._synchronize(self._device)
         asked_ns = self._now()
         self._blocker.hold(hold_ns)
-        self._waited_ns = busy_ns + max(0, self._now() - asked_ns - HOLD_JITTER_NS)
+        return self._now() - asked_ns
 
 
 def _holder(device: torch.device, cold: Cold, occupied: bool) -> tuple[Sleeper | Occupier, str]:

@@ -130,7 +130,12 @@ class Worker:
         """What a timed call costs beside the call."""
         assert self._timer is not None
         self._timer.time(lambda: None, 0, self._keep)
-        return ("failed", {}) if self._seal and self._seal.broken() else ("idle", {})
+        return self._changed() or ("idle", {})
+
+    def _changed(self) -> Answer | None:
+        """The answer if the clock or the channel is not what it was."""
+        changed = self._seal.broken() if self._seal else None
+        return _failed("tampered", f"the worker's clock or channel was changed: {changed}") if changed else None
 
     def _compare(self, fds: list[int], name: str) -> Answer:
         return "compared", {"changed": self._inputs[name].changed()}
@@ -140,8 +145,8 @@ class Worker:
         assert timer is not None
         call = lambda: self._module.custom_kernel(data)  # noqa: E731
         sample, output = timer.time(call, sleep_ns, self._keep) if timed else timer.run(call, self._keep)
-        if self._seal and (changed := self._seal.broken()):
-            return _failed("tampered", f"the worker's clock or channel was changed: {changed}")
+        if tampered := self._changed():
+            return tampered
         description = self._describe(data) if describe else None
         return self._called(sample, output, description)
 

@@ -120,6 +120,25 @@ def test_long_calls_need_no_burst():
     assert not ledger(5, 20 * MS, None).burst_calls
 
 
+def test_a_device_is_asked_for_fewer_calls_each_of_which_needs_a_plan():
+    made = Ledger(on_device=True)
+    for _ in range(5):
+        made.enter(MS // 100, MS, 0, None, 0)
+    assert made.burst_calls == accounts.MAX_DEVICE_BURST_CALLS
+    made.enter_burst(16, 16 * MS, 0)
+    assert "took 1000 us" in made.contradiction()
+
+
+def test_outputs_that_a_device_delivers_take_time_too():
+    made = Ledger(on_device=True)
+    for _ in range(5):
+        made.enter(MS // 5, MS, 0, None, 300_000_000)
+    made.enter_burst(16, 16 * 7 * MS // 10, 0)  # three copies of 0.3 GB are 0.4 ms
+    assert not made.contradiction()
+    made.bursts_ns[:] = [9 * MS]
+    assert "in a row" in made.contradiction()
+
+
 def test_launch_latency_that_is_hidden_shows_in_bursts():
     made = Ledger()
     for _ in range(5):

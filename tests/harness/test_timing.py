@@ -217,10 +217,11 @@ def test_the_sleep_can_be_asked_for(cuda, held):
     assert timer.unheld == ""  # nobody is to be warned of what was asked for
 
 
-def test_the_seal_covers_what_holds_the_device(held):
+def test_the_seal_covers_what_holds_the_device(cuda, held):
     timer = held(Cold("none"))
     seal = Seal(*timer.parts)
-    assert seal.broken() is None
+    timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)
+    assert seal.broken() is None  # nothing that a call changes is sealed
     timer._holder._blocker.hold = lambda hold_ns: None
     assert seal.broken() == "hold"
 

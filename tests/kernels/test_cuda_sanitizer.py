@@ -1,7 +1,7 @@
 """compute-sanitizer over the CUDA kernels: memory, races, barriers, uninitialised reads.
 
 What a tool says of a kernel counts as far as it says nothing of programs without a fault (tests/support/sanitizer/control.cu)
-that do the same: stores to another block's shared memory, reads that only an mbarrier orders.
+that do the same: stores to another block's shared memory, reads that only an mbarrier or an announcement orders.
 """
 
 import functools
@@ -27,7 +27,7 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 CONTROL = ROOT / "tests" / "support" / "sanitizer" / "control.cu"
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
-IN_A_BLOCK, IN_A_CLUSTER = ("loads", "handed_over"), ("stores", "counted_stores", "bulk_stores")
+IN_A_BLOCK, IN_A_CLUSTER = ("loads", "handed_over", "announced"), ("stores", "counted_stores", "bulk_stores")
 KERNELS = [name for name in CUDA_KERNELS if not name.endswith("paged")]
 SCRIPT = """
 import sys

@@ -117,9 +117,26 @@ __global__ void handed_over(const int* in, int* out) {
   out[blockIdx.x * THREADS + threadIdx.x] = box[threadIdx.x & 31] + (threadIdx.x & ~31);
 }
 
+// One warp writes and announces it at a named barrier, another waits there and reads: the PTX ISA's producer and consumer.
+__global__ void announced(const int* in, int* out) {
+  __shared__ int box[32];
+  const int i = threadIdx.x;
+  if (i < 32) {
+    box[i] = in[i];
+    asm volatile("bar.arrive 1, 64;" ::: "memory");
+    return;
+  }
+  if (i < 64) {
+    asm volatile("bar.sync 1, 64;" ::: "memory");
+    out[blockIdx.x * THREADS + i - 32] = box[i - 32];
+  }
+  out[blockIdx.x * THREADS + i] = i;
+}
+
 int main(int argc, char** argv) {
   const struct { const char* name; void (*kernel)(const int*, int*); } programs[] = {
-      {"stores", stores}, {"counted_stores", counted_stores}, {"bulk_stores", bulk_stores}, {"loads", loads}, {"handed_over", handed_over}};
+      {"stores", stores}, {"counted_stores", counted_stores}, {"bulk_stores", bulk_stores}, {"loads", loads}, {"handed_over", handed_over},
+      {"announced", announced}};
   for (const auto& program : programs) {
     if (argc < 2 || strcmp(argv[1], program.name)) continue;
     int host[2 * THREADS], *in, *out;
