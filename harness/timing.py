@@ -22,9 +22,8 @@ RANDN_BYTES = 4 * 16000 * 1024 * 1024
 CALIBRATION_CYCLES = 2_000_000
 CALIBRATIONS = 50  # the last counts: the first also loads the kernel, and a device that was idle raises its clock meanwhile
 COPY_JITTER_NS = 10_000
-WAIT_JITTER_NS = 50_000  # of the host: a wait for a device that is idle already
-HOLD_JITTER_NS = 100_000  # of the host: until an idle device is held, more than the slowest of as many calibrations
-HOLD_CALIBRATIONS = 16
+WAIT_JITTER_NS = 50_000  # of the host: two waits for an idle device, the second of them for all queues
+IDLE_JITTER_NS = 1_000_000  # until an idle device is held; on an H200 0.1 ms, and more when another context had it before
 QUEUE_JITTER_NS = 1_000_000  # of the host: two copies that are queued; on an H200 the first took up to 0.1 ms more
 PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
@@ -219,7 +218,6 @@ class Occupier:
         self._clear = persistence_reset(device) if reads else evictor(device, cold)
         self._blocker = Blocker(device, words(device, cold.nbytes) if reads else None)
         self._device, self._now, self._synchronize = device, time.perf_counter_ns, torch.cuda.synchronize
-        self._usual_ns = max(self._held_after_ns(0) for _ in range(HOLD_CALIBRATIONS))
 
     @property
     def lost_ns(self) -> int:
@@ -232,17 +230,15 @@ class Occupier:
 
     def hold(self, hold_ns: int) -> int:
         """Returns once nothing else can run there. -> for how many ns something did before. Raises NotHeld."""
-        asked_ns = self._now()
-        self._synchronize(self._device)  # idle already, unless a thread has launched something
-        busy_ns = max(0, self._now() - asked_ns - WAIT_JITTER_NS)
+        busy_ns = self._until(lambda: self._synchronize(self._device))
         self._clear()
-        return busy_ns + max(0, self._held_after_ns(hold_ns) - self._usual_ns - HOLD_JITTER_NS)
-
-    def _held_after_ns(self, hold_ns: int) -> int:
-        """Hold the device once it is idle; how long that took the host."""
         self._synchronize(self._device)
+        return max(0, busy_ns + self._until(lambda: self._blocker.hold(hold_ns)) - IDLE_JITTER_NS)
+
+    def _until(self, step: Callable[[], None]) -> int:
+        """How long a step keeps the host."""
         asked_ns = self._now()
-        self._blocker.hold(hold_ns)
+        step()
         return self._now() - asked_ns
 
 

@@ -133,10 +133,25 @@ __global__ void announced(const int* in, int* out) {
   out[blockIdx.x * THREADS + i] = i;
 }
 
+// Warps that meet at one barrier come from different places in the code.
+__global__ void specialised(const int* in, int* out) {
+  __shared__ int box[THREADS];
+  const int i = threadIdx.x;
+  if (i < 32) {
+    box[i] = in[i] * 2;
+    asm volatile("bar.sync 1, 128;" ::: "memory");
+    out[blockIdx.x * THREADS + i] = box[i + 32];
+  } else {
+    box[i] = in[i] - 32;
+    asm volatile("bar.sync 1, 128;" ::: "memory");
+    out[blockIdx.x * THREADS + i] = box[i] + box[i & 31] - 2 * (i & 31) + 32;
+  }
+}
+
 int main(int argc, char** argv) {
   const struct { const char* name; void (*kernel)(const int*, int*); } programs[] = {
       {"stores", stores}, {"counted_stores", counted_stores}, {"bulk_stores", bulk_stores}, {"loads", loads}, {"handed_over", handed_over},
-      {"announced", announced}};
+      {"announced", announced}, {"specialised", specialised}};
   for (const auto& program : programs) {
     if (argc < 2 || strcmp(argv[1], program.name)) continue;
     int host[2 * THREADS], *in, *out;
