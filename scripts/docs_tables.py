@@ -6,7 +6,8 @@ A table stands between two markers and is replaced as a whole:
     ...
     <!-- /table -->
 
-`cases` is one result, case by case; `modes` is one line per result file; `resources` is what ptxas gave the CUDA kernels.
+`cases` is one result, case by case; `modes` is one line per result file; `resources` is what ptxas gave the CUDA kernels,
+`counters` what Nsight Compute counted in them.
 `--check` changes nothing and exits 1 when a table is out of date.
 """
 
@@ -117,7 +118,30 @@ def resources_table(records: list[dict]) -> str:
     return markdown(header, rows) + f"\n{made_of}; nothing here was measured.\n"
 
 
-TABLES: dict[str, Callable[[list[dict]], str]] = {"cases": cases_table, "modes": modes_table, "resources": resources_table}
+def counters_table(records: list[dict]) -> str:
+    """What Nsight Compute counted in each official case (scripts/cuda_counters.py)."""
+    (record,) = records
+    header = ["batch x kv", "blocks x threads", "us under ncu", "DRAM GB/s", "L2 %", "busy %", "issue %", "ALU %", "tensor %"]
+    return markdown([*header, "shared memory %", "warps' time"], [counters_row(case) for case in record["cases"]])
+
+
+def counters_row(case: dict) -> list[str]:
+    percent_of = {name: f"{value:.0f}" for name, value in case["percent"].items()}
+    return [
+        f"{case['batch']} x {case['kv']}",
+        f"{case['blocks']} x {case['threads']}",
+        microseconds(case["duration_ns"]),
+        f"{case['read_bytes'] / case['duration_ns']:.0f}",
+        percent_of["l2"],
+        f"{100 * case['busy']:.0f}",
+        *(percent_of[name] for name in ("issue", "alu", "tensor", "shared")),
+        ", ".join(f"{name.replace('_', ' ')} {100 * share:.0f} %" for name, share in case["waits"].items()),
+    ]
+
+
+TABLES: dict[str, Callable[[list[dict]], str]] = {
+    "cases": cases_table, "modes": modes_table, "resources": resources_table, "counters": counters_table,
+}  # fmt: skip
 
 
 def regenerate(text: str) -> str:

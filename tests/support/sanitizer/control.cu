@@ -117,20 +117,19 @@ __global__ void handed_over(const int* in, int* out) {
   out[blockIdx.x * THREADS + threadIdx.x] = box[threadIdx.x & 31] + (threadIdx.x & ~31);
 }
 
-// One warp writes and announces it at a named barrier, another waits there and reads: the PTX ISA's producer and consumer.
+// Three warps write late and announce it at a named barrier, where the fourth has waited for them and reads: the PTX ISA's producers and consumer.
 __global__ void announced(const int* in, int* out) {
-  __shared__ int box[32];
+  __shared__ int box[THREADS];
   const int i = threadIdx.x;
-  if (i < 32) {
+  if (i < 96) {
+    __nanosleep(2000);
     box[i] = in[i];
-    asm volatile("bar.arrive 1, 64;" ::: "memory");
-    return;
+    asm volatile("bar.arrive 1, 128;" ::: "memory");
+  } else {
+    asm volatile("bar.sync 1, 128;" ::: "memory");
+    for (int from = i - 96; from < 96; from += 32) out[blockIdx.x * THREADS + from] = box[from];
+    out[blockIdx.x * THREADS + i] = i;
   }
-  if (i < 64) {
-    asm volatile("bar.sync 1, 64;" ::: "memory");
-    out[blockIdx.x * THREADS + i - 32] = box[i - 32];
-  }
-  out[blockIdx.x * THREADS + i] = i;
 }
 
 // Warps that meet at one barrier come from different places in the code.
