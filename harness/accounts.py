@@ -19,7 +19,8 @@ from harness.family import family
 CALL_OVERHEAD_NS = 3_000_000
 NS_PER_OUTPUT_BYTE = 1.0  # first touch of fresh pages included
 NS_PER_DEVICE_BYTE = 2.0  # copied from a device as well: 1.1 on an H200
-NS_PER_DELIVERED_BYTE = 0.01  # copied three times by a device: 0.0015 on an H200
+NS_PER_DELIVERED_BYTE = 0.03  # copied three times by a device: 0.0015 on an H200
+NS_PER_DELIVERED_STORAGE = 60_000  # described, copied and decoded on the host: some 100 for 10 us of kernel on an H200's
 QUIET_NS = 200_000  # a blocked worker uses none; its supervisor looks around now and then
 AHEAD_CHARGE = 4  # work at rest must never pay, whatever honest work takes on a busy machine
 CORES_SLACK = 1.25
@@ -58,11 +59,11 @@ def run_delay_ns(task: int | str) -> int:
     return _scheduled_ns(task)[1]
 
 
-def foreign_delay_ns(pid: int, root: int) -> int:
-    """How long a process's first thread has waited for a processor, less what all others below `root` have used of them:
-    for those it may have waited on purpose. Only differences mean something."""
-    ran_ns, waited_ns = _scheduled_ns(pid)
-    return waited_ns - ((cpu_time_ns(root) or ran_ns) - ran_ns)
+def others_used_ns(pid: int, root: int) -> int:
+    """Processor time of all below `root` but a process's first thread, which may wait for them on purpose, as a referee may
+    have to because of them. Only differences mean something."""
+    ran_ns = _scheduled_ns(pid)[0]
+    return (cpu_time_ns(root) or ran_ns) - ran_ns
 
 
 def _scheduled_ns(task: int | str) -> tuple[int, int]:
@@ -99,7 +100,9 @@ class Ledger:
     hidden_ns: list[int] = field(default_factory=list)  # launch latencies that reported times leave out
     warm_ns: list[int] = field(default_factory=list)  # calls before the samples, what their launches hid included
     bursts_ns: list[float] = field(default_factory=list)  # of a call in a burst, its share of any answer's time included
+    allowed_ns: list[float] = field(default_factory=list)  # of that
     output_bytes: int = 0
+    output_storages: int = 1
 
     def enter(
         self, reported_ns: int, wall_ns: int, waited_ns: int, used_ns: int | None, output_bytes: int, hidden_ns: int = 0
@@ -112,20 +115,19 @@ class Ledger:
         self.used_ns += [] if used_ns is None else [used_ns]
         self.output_bytes = max(self.output_bytes, output_bytes)
 
-    def enter_burst(self, calls: int, wall_ns: int, waited_ns: int) -> None:
-        """Calls in a row that took the referee `wall_ns` in all."""
+    def enter_burst(self, calls: int, wall_ns: int, waited_ns: int, storages: int = 1) -> None:
+        """Calls in a row that took the referee `wall_ns` in all; each of their outputs lies in so many storages."""
         self.bursts_ns.append(max(0, wall_ns - self.idle_ns - waited_ns) / calls)
+        self.allowed_ns.append(WALL_ALLOWANCE_NS / calls)
+        self.output_storages = max(self.output_storages, storages)
 
     @property
     def burst_calls(self) -> int:
         """How many calls the next burst needs, so that it tells more than single calls did; 0 if it would not."""
         enough = len(self.bursts_ns) >= MAX_BURSTS or (self.bursts_ns and not self._too_long_in_a_row())
-        return 0 if enough or self._calls_in_a_row < 2 else self._calls_in_a_row
-
-    @property
-    def _calls_in_a_row(self) -> int:
         most = MAX_DEVICE_BURST_CALLS if self.on_device else MAX_BURST_CALLS
-        return min(most, math.ceil(BURST_NS / max(1.0, self._said_ns)))
+        calls = min(most, math.ceil(BURST_NS / max(1.0, self._said_ns)))
+        return 0 if enough or calls < 2 else calls
 
     @property
     def _said_ns(self) -> float:
@@ -163,9 +165,11 @@ class Ledger:
     def _too_long_in_a_row(self) -> str:
         if not self.bursts_ns:
             return ""
-        said_ns, seen_ns = self._said_ns, min(self.bursts_ns)
-        overhead_ns = WALL_ALLOWANCE_NS / self._calls_in_a_row
-        overhead_ns += (NS_PER_DELIVERED_BYTE if self.on_device else NS_PER_OUTPUT_BYTE) * self.output_bytes
+        said_ns, (seen_ns, overhead_ns) = self._said_ns, min(zip(self.bursts_ns, self.allowed_ns, strict=True))
+        if self.on_device:
+            overhead_ns += NS_PER_DELIVERED_BYTE * self.output_bytes + NS_PER_DELIVERED_STORAGE * self.output_storages
+        else:
+            overhead_ns += NS_PER_OUTPUT_BYTE * self.output_bytes
         with_launches_ns = min([said_ns + statistics.median(self.hidden_ns), *self.warm_ns])
         if seen_ns <= BURST_TOLERANCE * with_launches_ns + overhead_ns:
             return ""

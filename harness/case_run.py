@@ -2,14 +2,16 @@
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, BinaryIO, Self
 
+import torch
+
 from harness.clock import Clock
 from harness.contestant import Contestant, Rival, Sampling
-from harness.errors import CallFailed
+from harness.errors import CallFailed, OutOfMemory
 from harness.inputs import InputBuffers, pour_together
 from harness.policies import SEED_STEP, AfterCalls, Policy, StopRule
 from harness.problem import Problem
@@ -102,6 +104,8 @@ class CaseRun:
                 self.rival.attempt(Contestant.take_back)
         for buffers in self._pool:
             buffers.close()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()  # what torch keeps for later is missing to the worker
 
     def _both(self, step: Callable[..., object], *arguments: Any) -> None:
         """A step of the candidate, then of the baseline."""
@@ -117,15 +121,15 @@ class CaseRun:
         """Fill buffers with fresh contents, which the workers cannot see before all is ready for the call."""
         self._tell("generating")
         self._present.forget()
-        for buffers in sets:
-            self.contents.append(self._next_contents())
-            same_layout = buffers.prepare(partial(self._problem.generate_input, self.contents[-1]))
-            self._both(Contestant.lend, self._name(buffers), buffers, same_layout)
-        pour_together(sets)
-        for buffers in sets:
-            self._both(Contestant.turn_to, self._name(buffers), buffers)
+        with _memory_for(f"{len(sets)} sets of inputs" if len(sets) > 1 else "the inputs"):
+            for buffers in sets:
+                self.contents.append(self._next_contents())
+                same_layout = buffers.prepare(partial(self._problem.generate_input, self.contents[-1]))
+                self._both(Contestant.lend, self._name(buffers), buffers, same_layout)
+            pour_together(sets)
+        for self._present in sets:
+            self._both(Contestant.turn_to, self._name(self._present), self._present)
             self._both(Contestant.see_new_contents)
-        self._present = sets[-1]
 
     def _name(self, buffers: InputBuffers) -> str:
         return f"inputs{self._pool.index(buffers)}"
@@ -180,10 +184,12 @@ class CaseRun:
         """
         while self._problem.mutable_inputs == () and self.passes and (calls := self._candidate.burst_calls):
             sets = self._sets(calls)
-            self._candidate.prepare_burst(calls)
+            with _memory_for(f"the outputs of {calls} calls"):
+                self._candidate.prepare_burst(calls)
             self._renew(*sets)
             order = [sets[index % len(sets)] for index in range(calls)]
-            called = self._candidate.burst(list(map(self._name, order)))
+            with _memory_for(f"the outputs of {calls} calls"):
+                called = self._candidate.burst(list(map(self._name, order)))
             for one in called if self._policy.judged == "each" else ():
                 self._candidate.turn_to(self._name(order[one.index]), order[one.index])
                 self._candidate.check(order[one.index].value, self._policy.strict, one)
@@ -198,6 +204,16 @@ class CaseRun:
         """Whether the policy is satisfied with every side's samples."""
         rival = self.rival.contestant if self.rival and self.rival.competes else None
         return self._candidate.has_enough(self._sides) and (rival is None or rival.has_enough(self._sides))
+
+
+@contextlib.contextmanager
+def _memory_for(what: str) -> Iterator[None]:
+    """Raises OutOfMemory where the referee's memory does not suffice."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        reason = str(error).partition("\n")[0]
+        raise OutOfMemory(f"no memory left for {what}; a submission must leave the referee half of it: {reason}") from None
 
 
 def with_seed_advanced(case: Case, advance: int) -> Case:

@@ -145,13 +145,16 @@ class Contestant:
         """Calls in a row on lent inputs; those of them, whichever, whose outputs are to be judged."""
         assert self.sampling is not None
         burst = self._session.burst(names)
-        self.sampling.ledger.enter_burst(len(names), burst.wall_ns, burst.waited_ns)
+        storages = max(len(called.storages) for called in burst.called)
+        self.sampling.ledger.enter_burst(len(names), burst.wall_ns, burst.waited_ns, storages)
         return random.SystemRandom().sample(burst.called, JUDGED_OF_A_BURST)
 
     @property
     def burst_calls(self) -> int:
         """How many calls in a row would say more about the samples than the samples do; 0 if none."""
-        return self.sampling.ledger.burst_calls if self.sampling else 0
+        if not self.sampling or not self._last:
+            return 0
+        return min(self.sampling.ledger.burst_calls, self._session.room_for_outputs(self._last))
 
     def close_ledger(self) -> None:
         """Hold the samples against the referee's accounts. Raises ClockTampered."""

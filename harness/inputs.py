@@ -18,7 +18,7 @@ import torch
 from harness import cuda_vmm, memory
 from harness.codec import Encoded, decode, encode, storages_of
 
-LATE_BYTES = 8 << 20  # a storage of a GPU's that is no larger is poured last
+LATE_BYTES = 4 << 20  # of each storage of a GPU: its end, which is poured last
 
 
 @dataclass
@@ -92,15 +92,18 @@ class InputBuffers:
         pour_together([self])
 
     def _pour_early(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Pour what need not wait; the lent device memory that is left, and its contents.
+        """Pour what need not wait; the parts of lent device memory that are left, and their contents.
 
         Host storages are moved one by one, so the peak is the inputs once and their largest storage again.
         """
         assert self._next is not None
         storages, late = self._next.storages, []
         for index, buffer in enumerate(self._buffers):
-            if buffer.on_device and buffer.storage.nbytes() <= LATE_BYTES:
-                late.append((memory.byte_view(buffer.storage), memory.byte_view(storages[index])))
+            if buffer.on_device:
+                lent, contents = memory.byte_view(buffer.storage), memory.byte_view(storages[index])
+                early = max(0, lent.numel() - LATE_BYTES)
+                lent[:early].copy_(contents[:early])
+                late.append((lent[early:], contents[early:]))
                 continue
             buffer.storage.copy_(storages[index])
             if storages[index].device.type == "cpu":
@@ -126,7 +129,8 @@ class InputBuffers:
     @property
     def copied(self) -> bool:
         """Whether workers hold copies, which they must renew after contents were poured."""
-        return any(not buffer.on_device and buffer.device.type != "cpu" for buffer in self._buffers)
+        elsewhere = (buffer for buffer in self._buffers if not buffer.on_device and buffer.device.type != "cpu")
+        return any(buffer.storage.nbytes() for buffer in elsewhere)
 
     def changed_on_device(self) -> list[int]:
         """Indices of lent device storages whose bytes are no longer what was poured."""
@@ -172,8 +176,8 @@ class InputBuffers:
 
 
 def pour_together(sets: Sequence[InputBuffers]) -> None:
-    """Put the prepared contents of several sets where workers see them, in device memory the small parts of all sets last
-    and at once: until then no set is complete, and a thread that waits for the first one finds little to do."""
+    """Put the prepared contents of several sets where workers see them, in device memory the ends of all storages last and at
+    once: until then nothing is complete, and a thread that waits for the first set finds little to do."""
     late = [pair for buffers in sets for pair in buffers._pour_early()]
     if late:
         torch.ops.aten._foreach_copy_([lent for lent, _ in late], [contents for _, contents in late])

@@ -57,9 +57,14 @@ class Problem:
     _scratch: tempfile.TemporaryDirectory = field(repr=False)  # holds the staged copy for as long as the problem lives
 
     def generate_input(self, case: Case) -> Any:
-        """The input of a case, as reference.py makes it. Raises InputError, or NeedsGpuError on a machine without a GPU."""
+        """The input of a case, as reference.py makes it.
+
+        Raises InputError, NeedsGpuError on a machine without a GPU, and what says that memory ran out.
+        """
         try:
             return self._reference.generate_input(**case.spec)
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
         except Exception as fault:
             self._raise_if_gpu_is_missing("generate_input", fault)
             raise InputError(

@@ -13,7 +13,8 @@ instead be `failed`:
     CALL  {inputs, timed, sleep_ns, describe} -> called {elapsed_ns, host_ns, exposed, output: {tree, storages}, description}
     BURST {inputs}                          -> burst {outputs: [{tree, storages}, ...]}: calls in a row, warm, one on each
                                                of the names in `inputs`
-    TAKE  {calls, offsets, nbytes} + fd     -> taken {}; `calls` are indices in a burst
+    TAKE  {calls, offsets, nbytes} + fd     -> taken {}; `calls` are indices in a burst; with `into`, the name of lent
+                                               memory, instead of the descriptor
     COMPARE {name}                          -> compared {changed}: indices of the storages that the submission wrote
     PROFILE {inputs, calls} + fd            -> profiled {rows}
     failed {category, type, message, frames: [[file, line, function, text], ...]}

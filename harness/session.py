@@ -12,7 +12,7 @@ from typing import Any, Self
 import torch
 
 from harness import memory
-from harness.accounts import Ledger, cpu_time_ns, foreign_delay_ns, run_delay_ns, worked_ahead_ns
+from harness.accounts import Ledger, cpu_time_ns, others_used_ns, run_delay_ns, worked_ahead_ns
 from harness.codec import decode
 from harness.containment import ALL_ON
 from harness.defences import Defences
@@ -46,6 +46,7 @@ IDLE_REQUESTS = 3  # the fastest tells what a request costs
 OUTPUT_SHARE = 0.25  # of the available memory: the referee holds an output twice, the judge some more
 BURST_SHARE = 0.05  # of the available memory: inputs of a burst, which count twice against a worker's limit
 DEVICE_BURST_SHARE = 0.12  # of a GPU's free memory: the same, of which the referee keeps contents of its own as well
+SPARE_OUTPUTS = 2  # times the last one
 OUTPUTS = "outputs"  # the name of the memory that a burst's outputs are delivered in
 MAX_BURST_FILES = 512  # each storage of its inputs is one; a process may often open 1024
 MAX_OUTPUT_STORAGES = 10_000
@@ -113,6 +114,8 @@ class Session:
         self._idle_ns = 0  # what an answer takes in which nothing is called
         self.unheld = ""  # why the device is not occupied before a call is timed
         self._answered_at_ns = 0  # when the last answer, and what belongs to it, was the referee's
+        self._others_ns = 0  # what they had used at the last rest or call
+        self._free_bytes = 0  # of the GPU, before the submission could take any
         self._rested_ns: int | None = None  # the worker's processor time when it could not know the present contents yet
         self.device_ipc = device.type == "cuda"  # whether device memory is lent by handle; False: copied
         self._outputs: InputBuffers | None = None  # lent device memory for the outputs of a burst
@@ -131,7 +134,8 @@ class Session:
     def close(self) -> None:
         """End the worker and everything it started."""
         self._process.close()
-        self._give_up_outputs()
+        if self._outputs:
+            self._outputs.close()
 
     def take_printed(self) -> str:
         """What the submission has printed since the last time, at most the last 16 KiB."""
@@ -154,6 +158,7 @@ class Session:
             self._left_s = START_TIMEOUT_S  # a device's context too is none of the submission's time
             started = self._ask("START", {"device": str(self._device), "cold": vars(cold), "checks": checks}, "started")
             self.unheld = printable(str(started.get("unheld", "")))
+            self._free_bytes = free_device_bytes(self._device) if self._device.type != "cpu" else 0
             self._idle_ns = min(self._idle_request() for _ in range(IDLE_REQUESTS))
             self._left_s = self._timeout_s
 
@@ -185,24 +190,29 @@ class Session:
         if inputs.copied:
             return 1
         on_cpu = self._device.type == "cpu"
-        room = BURST_SHARE * available_bytes() if on_cpu else DEVICE_BURST_SHARE * free_device_bytes(self._device)
+        room = BURST_SHARE * available_bytes() if on_cpu else DEVICE_BURST_SHARE * self._free_bytes
         return max(1, min(int(room) // max(1, inputs.nbytes), MAX_BURST_FILES // max(1, inputs.files)))
 
-    def lend_for_outputs(self, calls: int, like: Called) -> None:
-        """Lend device memory for the outputs of as many calls, where that can be done: else they go through the host."""
-        total = _layout([nbytes for nbytes, _ in like.storages] * calls)[1]
-        if self._outputs and self._outputs.nbytes >= total:
-            return
-        self._give_up_outputs()
-        if self.device_ipc and total <= DEVICE_BURST_SHARE * free_device_bytes(self._device):
-            self._outputs = self.new_buffers()
-            self._outputs.fill(lambda: torch.zeros(total, dtype=torch.uint8, device=self._device))
-            self.map(OUTPUTS, self._outputs)
+    def room_for_outputs(self, like: Called) -> int:
+        """How many calls with outputs like this one a burst may have, at least two. The referee holds all of them."""
+        room = DEVICE_BURST_SHARE * self._free_bytes if self.device_ipc else max_output_bytes()
+        return max(2, int(room) // max(1, SPARE_OUTPUTS * like.nbytes))
 
-    def _give_up_outputs(self) -> None:
+    def lend_for_outputs(self, calls: int, like: Called) -> None:
+        """Lend device memory for the outputs of as many calls, twice as large in case that contents tell their sizes.
+
+        Raises what says that memory ran out. Without lent memory (`device_ipc`) nothing.
+        """
+        total = SPARE_OUTPUTS * _layout([nbytes for nbytes, _ in like.storages] * calls)[1]
+        if not self.device_ipc or (self._outputs and self._outputs.nbytes >= total):
+            return
         if self._outputs:
+            self.unmap(OUTPUTS)
             self._outputs.close()
-        self._outputs = None
+        self._outputs = self.new_buffers()
+        self._outputs.fill(lambda: torch.zeros(total, dtype=torch.uint8, device=self._device))
+        self._outputs.forget()
+        self.map(OUTPUTS, self._outputs)
 
     def map(self, name: str, inputs: InputBuffers) -> None:
         """Lend the worker a case's inputs under a name."""
@@ -219,7 +229,7 @@ class Session:
 
     def rest(self) -> None:
         """Contents that the worker does not know yet come next: what it does from now on is done for the next call."""
-        self._rested_ns = self._cpu_time_ns()
+        self._rested_ns, self._others_ns = self._cpu_time_ns(), self._others_used_ns()
 
     def call(
         self, inputs: str, timed: bool = False, sleep_ns: int = 0, describe: bool = False, take: bool = False
@@ -232,14 +242,14 @@ class Session:
         before_ns, self._rested_ns = self._rested_ns or self._cpu_time_ns(), None
         if timed:
             self._evict()
-        asked_ns, waits_ns, asked_at_ns = self._cpu_time_ns(), self._waits_ns(), time.perf_counter_ns()
+        asked_ns, delay_ns, asked_at_ns = self._cpu_time_ns(), self._delay_ns(), time.perf_counter_ns()
         called = self._called(self._ask("CALL", fields, "called"))
         output = self.take(called) if take else None
         wall_ns = self._answered_at_ns - asked_at_ns - sleep_ns
         answered_ns = self._cpu_time_ns()
         if timed and before_ns and asked_ns and answered_ns:
             called = replace(called, used_ns=answered_ns - asked_ns, ahead_ns=self._ahead_ns(asked_ns - before_ns))
-        waited_ns = self._waited_ns(waits_ns) + int(SLEEP_DRIFT * sleep_ns)
+        waited_ns = self._waited_ns(delay_ns) + int(SLEEP_DRIFT * sleep_ns)
         return replace(called, wall_ns=max(0, wall_ns), waited_ns=waited_ns, taken=take, output=output)
 
     def burst(self, inputs: Sequence[str]) -> Burst:
@@ -249,11 +259,11 @@ class Session:
         memory for them that would take longer than the calls; there they stay in the worker until the next call.
         """
         before_ns, self._rested_ns = self._rested_ns or self._cpu_time_ns(), None
-        asked_ns, waits_ns, asked_at_ns = self._cpu_time_ns(), self._waits_ns(), time.perf_counter_ns()
+        asked_ns, delay_ns, asked_at_ns = self._cpu_time_ns(), self._delay_ns(), time.perf_counter_ns()
         called = self._calls_of(self._ask("BURST", {"inputs": list(inputs)}, "burst").get("outputs"), len(inputs))
         if self._device.type == "cpu" or self._outputs:
             called = self._all_taken(called)
-        wall_ns, waited_ns = self._answered_at_ns - asked_at_ns, self._waited_ns(waits_ns)
+        wall_ns, waited_ns = self._answered_at_ns - asked_at_ns, self._waited_ns(delay_ns)
         ahead_ns = self._ahead_ns(asked_ns - before_ns) if before_ns and asked_ns else 0
         return Burst(called, wall_ns + ahead_ns, waited_ns)
 
@@ -263,10 +273,12 @@ class Session:
             raise self._violated(f"a burst that is not {calls} outputs")
         described, nothing = enumerate(map(self._output_of, outputs)), Sample(0, 0, False)
         called = tuple(Called(nothing, tree, storages, index=index) for index, (tree, storages) in described)
-        self._forbid_more_than_fits(called)
+        self._forbid_more_than_fits([max(called, key=lambda one: one.nbytes)])
         return called
 
     def _all_taken(self, calls: tuple[Called, ...]) -> tuple[Called, ...]:
+        if not self._outputs:
+            self._forbid_more_than_fits(calls)
         taken = self._take(calls, self._outputs)
         return tuple(replace(called, taken=True, output=output) for called, output in zip(calls, taken, strict=True))
 
@@ -285,18 +297,19 @@ class Session:
         """Processor time of the worker and its children. On a GPU it says nothing: waiting for the device uses it too."""
         return cpu_time_ns(self._process.root_pid) if self._device.type == "cpu" else None
 
-    def _waits_ns(self) -> tuple[int, int]:
-        """How long this thread, and the worker because of others than its own, have waited for a processor so far.
+    def _delay_ns(self) -> int:
+        """How long this thread, and on a CPU the worker's, have waited for a processor so far."""
+        return run_delay_ns("thread-self") + (run_delay_ns(self._process.pid) if self._device.type == "cpu" else 0)
 
-        The worker's waiting counts only where its processor time is known: what it starts could make it wait.
-        """
-        on_cpu = self._device.type == "cpu"
-        worker_ns = foreign_delay_ns(self._process.pid, self._process.root_pid) if on_cpu else 0
-        return run_delay_ns("thread-self"), worker_ns
+    def _others_used_ns(self) -> int:
+        """Processor time that all others of the worker's have used so far."""
+        return others_used_ns(self._process.pid, self._process.root_pid)
 
-    def _waited_ns(self, before_ns: tuple[int, int]) -> int:
-        """The waiting since `before_ns` was taken."""
-        return sum(max(0, now - before) for now, before in zip(self._waits_ns(), before_ns, strict=True))
+    def _waited_ns(self, delay_ns: int) -> int:
+        """The waiting since `delay_ns` was taken, less what the worker's others have used of processors since the last rest
+        or call: who starts those can make both wait."""
+        before_ns, self._others_ns = self._others_ns, self._others_used_ns()
+        return max(0, self._delay_ns() - delay_ns - (self._others_ns - before_ns))
 
     def open_ledger(self) -> Ledger:
         """Accounts for the calls of one case."""
@@ -324,8 +337,8 @@ class Session:
         storages = [storage for called in calls for storage in called.storages]
         offsets, total = _layout([nbytes for nbytes, _ in storages])
         asked = {"calls": [called.index for called in calls], "offsets": offsets, "nbytes": total}
-        fits = lent is not None and total <= lent.nbytes
-        taken = self._delivered(asked, lent) if lent and fits else self._taken_through_a_file(asked)
+        fitting = lent if lent and total <= lent.nbytes else None
+        taken = self._delivered(asked, fitting) if fitting else self._taken_through_a_file(asked)
         self._answered_at_ns = time.perf_counter_ns()
         sources = zip(offsets, storages, strict=True)
         copies = iter([taken[at : at + size].to(device, copy=True).untyped_storage() for at, (size, device) in sources])

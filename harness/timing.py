@@ -111,8 +111,8 @@ class GpuTimer:
 
     Work on another queue that the call did not wait for is missing from that copy, and what it takes until the whole
     device is idle counts as the call's. Work that slips in between the event and the copy delays the copy: compared with a
-    second copy, that delay counts too. So does the time for which something else had the device while it was held, or before,
-    when nothing of an earlier call is left: what a thread launches as soon as it finds new contents is waited for.
+    second copy, that delay counts too. So does the time for which something else had the device while it was held, and, beyond
+    a millisecond, before, when nothing of an earlier call is left: what a thread launches as soon as it finds new contents.
     What the first copy keeps the host longer counts beyond what copies vary by; below that the bursts bound it, which are
     timed as a whole.
     """
@@ -183,7 +183,7 @@ class Sleeper:
 
     def __init__(self, device: torch.device, cold: Cold):
         self._device, self._evict, self._sleep = device, evictor(device, cold), torch.cuda._sleep
-        self._synchronize = torch.cuda.synchronize
+        self._now, self._synchronize = time.perf_counter_ns, torch.cuda.synchronize
         self._cycles_per_ns = self._calibrate()
 
     @property
@@ -191,12 +191,12 @@ class Sleeper:
         return self, Sleeper
 
     def hold(self, hold_ns: int) -> int:
-        """Wait, and queue both; returns at once. -> 0: nobody can say what else runs."""
-        self._synchronize(self._device)
+        """Wait, and queue both; returns at once. -> for how many ns something ran before; what does afterwards is not seen."""
+        busy_ns = _kept_ns(self._now, lambda: self._synchronize(self._device))
         self._evict()
         if hold_ns:
             self._sleep(int(hold_ns * self._cycles_per_ns))
-        return 0
+        return max(0, busy_ns - IDLE_JITTER_NS)
 
     def _calibrate(self) -> float:
         """Device cycles per nanosecond of torch.cuda._sleep, whose unit differs between CUDA and HIP."""
@@ -215,7 +215,7 @@ class Occupier:
     def __init__(self, device: torch.device, cold: Cold):
         torch.cuda.synchronize(device)  # the driver is asked in the context that this makes
         reads = cold.method == "read"
-        self._clear = persistence_reset(device) if reads else evictor(device, cold)
+        self._clear = persistence_reset(device) if reads else waited_for(evictor(device, cold))
         self._blocker = Blocker(device, words(device, cold.nbytes) if reads else None)
         self._device, self._now, self._synchronize = device, time.perf_counter_ns, torch.cuda.synchronize
 
@@ -230,16 +230,16 @@ class Occupier:
 
     def hold(self, hold_ns: int) -> int:
         """Returns once nothing else can run there. -> for how many ns something did before. Raises NotHeld."""
-        busy_ns = self._until(lambda: self._synchronize(self._device))
+        busy_ns = _kept_ns(self._now, lambda: self._synchronize(self._device))
         self._clear()
-        self._synchronize(self._device)
-        return max(0, busy_ns + self._until(lambda: self._blocker.hold(hold_ns)) - IDLE_JITTER_NS)
+        return max(0, busy_ns + _kept_ns(self._now, lambda: self._blocker.hold(hold_ns)) - IDLE_JITTER_NS)
 
-    def _until(self, step: Callable[[], None]) -> int:
-        """How long a step keeps the host."""
-        asked_ns = self._now()
-        step()
-        return self._now() - asked_ns
+
+def _kept_ns(now: Callable[[], int], step: Callable[[], Any]) -> int:
+    """How long a step keeps the host."""
+    asked_ns = now()
+    step()
+    return now() - asked_ns
 
 
 def _holder(device: torch.device, cold: Cold, occupied: bool) -> tuple[Sleeper | Occupier, str]:
@@ -256,6 +256,13 @@ def evictor(device: torch.device, cold: Cold) -> Callable[[], Any]:
         read, reset = reader(device, cold.nbytes), persistence_reset(device)
         return lambda: (reset(), read())
     return randomizer(device, RANDN_SHAPE) if cold.method == "randn" else lambda: None
+
+
+def waited_for(clear: Callable[[], Any]) -> Callable[[], Any]:
+    """The same, done when it returns; what other queues do meanwhile is not waited for."""
+    done = torch.cuda.Event(enable_timing=True)
+    record, wait = done.record, done.synchronize
+    return lambda: (clear(), record(), wait())
 
 
 def persistence_reset(device: torch.device) -> Callable[[], Any]:

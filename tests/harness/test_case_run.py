@@ -9,7 +9,7 @@ from harness.accounts import MAX_BURSTS, Ledger
 from harness.case_run import CaseRun
 from harness.contestant import MAX_SLEEP_NS
 from harness.defences import Defences
-from harness.errors import ClockTampered, SubmissionRaised
+from harness.errors import ClockTampered, OutOfMemory, SubmissionRaised
 from harness.inputs import InputBuffers
 from harness.policies import AfterCalls, Policy, weakened
 from harness.session import Burst, Called
@@ -45,6 +45,8 @@ class FakeWorker:
     walls_ns: int = 0  # that the referee waits for a timed call
     bursts_ns: list[int] = field(default_factory=list)  # of a call in each burst
     room: int = 1  # for sets of inputs
+    output_room: int = 10**6  # calls
+    seeds_in_memory: int = 10**9  # contents that there is memory for
     compared: list[str] = field(default_factory=list)  # names of inputs that were held against the referee's
     wrong_from: int = 10**9  # the first judged output that is wrong
     raises_at: int = 10**9
@@ -66,6 +68,9 @@ class FakeWorker:
 
     def room_for(self, inputs):
         return self.room
+
+    def room_for_outputs(self, like):
+        return self.output_room
 
     def lend_for_outputs(self, calls, like):
         self.log.append(f"room for {calls} outputs")
@@ -111,6 +116,8 @@ class FakeWorker:
     def generate_input(self, case):
         self.clock.time_ns += 40
         self.log.append(f"seed {case.spec['seed']}")
+        if sum(step.startswith("seed") for step in self.log) > self.seeds_in_memory:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nhelp")
         return torch.zeros(case.spec["size"])
 
     def judge(self, data, output):
@@ -178,6 +185,21 @@ def test_each_call_of_a_burst_has_contents_of_its_own_as_far_as_there_is_room(wo
     assert sorted(map(worker.names.count, set(worker.names))) == sorted(len(range(i, 32, sets)) for i in range(sets))
     assert set(worker.compared[-2:]) <= set(worker.names)
     assert worker.log.count("unmap") == len({"inputs0", *worker.names})
+
+
+def test_a_burst_has_no_more_calls_than_outputs_fit(worker):
+    worker.output_room, worker.mutable_inputs = 5, ()
+    run(worker, BURSTS)
+    assert "room for 5 outputs" in worker.log
+    assert "burst of 5" in worker.log
+
+
+@pytest.mark.parametrize(("seeds", "what"), [(0, "the inputs"), (2, "the inputs"), (4, "32 sets of inputs")])
+def test_memory_that_the_submission_has_taken(worker, seeds, what):
+    """Whoever leaves no room for contents of its own in each call of a burst is not timed without them."""
+    worker.seeds_in_memory, worker.room, worker.mutable_inputs = seeds, 10**6, ()
+    with pytest.raises(OutOfMemory, match=f"no memory left for {what}; .* must leave the referee half of it: CUDA out of memory"):
+        run(worker, BURSTS)
 
 
 def test_a_slow_burst_is_repeated(worker):

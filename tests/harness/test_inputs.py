@@ -52,8 +52,8 @@ def test_a_burst_has_room_for_as_many_sets_as_memory_and_descriptors_allow(worke
 
 
 @pytest.mark.parametrize(("free", "sets"), [(0, 1), (100 << 20, 3), (1 << 40, 512)])
-def test_on_a_gpu_its_free_memory_counts(worker, buffers, monkeypatch, free, sets):
-    monkeypatch.setattr(session, "free_device_bytes", lambda device: free)
+def test_on_a_gpu_the_memory_counts_that_was_free_before_the_submission(worker, buffers, monkeypatch, free, sets):
+    monkeypatch.setattr(worker, "_free_bytes", free)
     monkeypatch.setattr(worker, "_device", torch.device("cuda", 0))
     buffers.fill(lambda: torch.zeros(1 << 20))
     assert worker.room_for(buffers) == sets
@@ -61,24 +61,41 @@ def test_on_a_gpu_its_free_memory_counts(worker, buffers, monkeypatch, free, set
     assert worker.room_for(buffers) == 1  # the worker would have to copy each set before it is called
 
 
-def test_sets_become_complete_together(monkeypatch):
-    """A thread that saw one complete set early could work on it before the clock runs."""
-    log: list[str] = []
+@pytest.mark.parametrize("sizes", [(9 << 18, 5), (9 << 18, 5 << 20), (7, 5), (0, 3)])
+def test_sets_become_complete_together(monkeypatch, sizes):
+    """A thread that saw one complete set early, or one complete storage, could work on it before the clock runs."""
+    sets, seen = [InputBuffers(device_ipc=False) for _ in range(3)], []
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: log.append("wait"))
-    sets = [InputBuffers(device_ipc=False) for _ in range(3)]
-    for number, buffers in enumerate(sets):
-        buffers.prepare(lambda number=number: (torch.full((9 << 18,), float(number)), torch.full((5,), number)))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    for number, buffers in enumerate(sets, 1):
+        buffers.prepare(lambda number=number: tuple(torch.full((size,), float(number)) for size in sizes))
         for buffer in buffers._buffers:
             buffer.on_device = True  # as far as the order is concerned
-    copy, foreach = torch.UntypedStorage.copy_, torch.ops.aten._foreach_copy_
-    monkeypatch.setattr(torch.UntypedStorage, "copy_", lambda to, of, *a: log.append("a large one") or copy(to, of, *a))
-    monkeypatch.setattr(torch.ops.aten, "_foreach_copy_", lambda to, of: log.append(f"{len(of)} at once") or foreach(to, of))
+    foreach = torch.ops.aten._foreach_copy_
+
+    def at_once(to, of):
+        seen.extend(bool(memory.byte_view(s)[-4:].any()) for buffers in sets for s in buffers.storages if s.nbytes())
+        foreach(to, of)
+
+    monkeypatch.setattr(torch.ops.aten, "_foreach_copy_", at_once)
     inputs.pour_together(sets)
-    assert log == [*["a large one"] * 3, "3 at once", "wait"]
-    for number, buffers in enumerate(sets):
+    assert len(seen) == 3 * sum(size > 0 for size in sizes)
+    assert not any(seen)  # until then
+    for number, buffers in enumerate(sets, 1):
         assert all(bool((part == number).all()) for part in buffers.value)
+        pairs = zip(buffers.storages, buffers._originals, strict=True)
+        assert all(torch.equal(memory.byte_view(lent), memory.byte_view(own)) for lent, own in pairs)
         buffers.close()
+
+
+def test_an_empty_tensor_of_a_gpu_is_nothing_to_copy(monkeypatch, buffers):
+    buffers.fill(lambda: (torch.zeros(4), torch.zeros(0)))
+    for buffer in buffers._buffers:
+        buffer.device = torch.device("cuda", 0)
+    assert buffers.copied
+    buffers._buffers[0].on_device = True
+    assert not buffers.copied
+
 
 
 def call(worker: Session, value, act: str = "echo"):

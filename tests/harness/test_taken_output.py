@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from harness import memory
-from harness import session as session_module
 from harness.codec import encode
 from harness.defences import Defences
 from harness.inputs import InputBuffers
@@ -107,7 +106,6 @@ def lending(tmp_path, monkeypatch):
     folder = tmp_path / "worker"
     folder.mkdir()
     waits: list[str] = []
-    monkeypatch.setattr(session_module, "free_device_bytes", lambda device: 1 << 20)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append("wait"))
     shared = Defences(private_inputs=False)
 
@@ -118,7 +116,7 @@ def lending(tmp_path, monkeypatch):
         with Session(WorkerProcess(folder, "auto", Limits()), submission, torch.device("cpu"), 300.0, shared) as session:
             session.start(Cold("none"))
             session.load()
-            session.device_ipc = True
+            session.device_ipc, session._free_bytes = True, 1 << 20
             buffers.fill(lambda: torch.zeros(4))
             session.map("case", buffers)
             yield session, waits
@@ -131,6 +129,7 @@ def test_outputs_of_a_burst_are_delivered_in_lent_memory(lending):
     with lending(HONEST) as (session, waits):
         session.lend_for_outputs(3, session.call("case"))
         lent = session._outputs
+        assert lent.value is None  # nothing is held twice
         for _ in range(2):  # the memory serves again
             called = session.burst(["case"] * 3).called
             session.lend_for_outputs(2, called[0])
@@ -150,7 +149,7 @@ def test_what_is_not_in_lent_memory_when_the_worker_says_so_is_missing(lending):
 
 def test_outputs_that_lent_memory_is_too_small_for_go_through_a_file(lending):
     with lending(HONEST) as (session, waits):
-        session.lend_for_outputs(2, session.call("case"))
+        session.lend_for_outputs(1, session.call("case"))
         assert [one.output.tolist() for one in session.burst(["case"] * 3).called] == [[1.0] * 4] * 3
         assert not waits
         session.lend_for_outputs(3, session.call("case"))  # larger now
@@ -158,11 +157,27 @@ def test_outputs_that_lent_memory_is_too_small_for_go_through_a_file(lending):
         assert waits == ["wait"]
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_where_no_device_memory_can_be_lent(lending, shared):
+def test_how_many_outputs_have_room(lending):
+    with lending(HONEST) as (session, _):
+        called = session.call("case")
+        assert session.room_for_outputs(called) == int(0.12 * (1 << 20)) // (2 * 16)
+        session._free_bytes = 100
+        assert session.room_for_outputs(called) == 2
+        session.device_ipc = False
+        assert session.room_for_outputs(called) > 1000
+
+
+def test_twice_the_last_output_has_room(lending):
     with lending(HONEST) as (session, waits):
-        session.device_ipc = shared
-        session.lend_for_outputs(10_000, session.call("case"))
+        session.lend_for_outputs(2, session.call("case"))
+        session.burst(["case"] * 4)
+        assert waits == ["wait"]
+
+
+def test_where_no_device_memory_can_be_lent(lending):
+    with lending(HONEST) as (session, waits):
+        session.device_ipc = False
+        session.lend_for_outputs(3, session.call("case"))
         assert session._outputs is None
         assert [one.output.tolist() for one in session.burst(["case"] * 3).called] == [[1.0] * 4] * 3
         assert not waits
