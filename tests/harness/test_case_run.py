@@ -198,7 +198,7 @@ def test_a_burst_has_no_more_calls_than_outputs_fit(worker):
 def test_memory_that_the_submission_has_taken(worker, seeds, what):
     """Whoever leaves no room for contents of its own in each call of a burst is not timed without them."""
     worker.seeds_in_memory, worker.room, worker.mutable_inputs = seeds, 10**6, ()
-    with pytest.raises(OutOfMemory, match=f"no memory left for {what}; .* must leave the referee half of it: CUDA out of memory"):
+    with pytest.raises(OutOfMemory, match=f"no memory left for {what}; .* leave the referee half of it: CUDA out of memory"):
         run(worker, BURSTS)
 
 

@@ -96,6 +96,18 @@ def test_all_outputs_of_a_burst_are_taken_at_once(session_of):
     assert all(called.taken and torch.equal(called.output, torch.zeros(3, dtype=torch.int8)) for called in burst.called)
 
 
+@pytest.mark.parametrize(("others_ms", "waited_ms"), [(0, 70), (45, 25), (70, 0), (500, 0)])
+def test_waiting_that_the_worker_may_have_caused_is_not_deducted(session_of, monkeypatch, others_ms, waited_ms):
+    """Else whoever starts enough threads keeps the referee waiting, and is not charged for the time."""
+    delays_ms = {"thread-self": iter([1000, 1050]), ScriptedProcess.pid: iter([300, 320])}
+    used_ms = iter([5000, 5000 + others_ms])
+    monkeypatch.setattr(session_module, "run_delay_ns", lambda task: next(delays_ms[task]) * 10**6)
+    monkeypatch.setattr(session_module, "others_used_ns", lambda pid, root: next(used_ms) * 10**6)
+    session = session_of(("burst", {"outputs": [CALLED["output"]] * 3}), ("taken", {}))
+    session.rest()
+    assert session.burst(["a", "b", "a"]).waited_ns == waited_ms * 10**6
+
+
 def test_outputs_of_a_burst_that_nobody_could_hold(session_of, monkeypatch):
     monkeypatch.setattr(session_module, "max_output_bytes", lambda: 7)
     session = session_of(("burst", {"outputs": [CALLED["output"]] * 3}))
