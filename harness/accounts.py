@@ -12,6 +12,7 @@ import statistics
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from harness.family import family
 
@@ -39,31 +40,46 @@ TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 CHILDREN_USER, CHILDREN_SYSTEM = 13, 14  # fields of /proc/PID/stat, counted from the state
 
 
-def cpu_time_ns(root: int) -> int | None:
-    """Processor time that a process and all its descendants have used so far; None once it is gone.
+@dataclass(frozen=True)
+class Used:
+    """Processor time that a process and all its descendants have used so far. Only what was used since tells something.
 
-    That of descendants which have ended counts in ticks of the kernel, usually 10 ms.
+    `processes`: own time of each that lives, and that of its children which have ended and been waited for, in ticks of the
+    kernel, usually 10 ms. `first_thread_ns`: of that, the first thread of the process that calls are made in.
     """
-    try:
-        total_ns = _own_time_ns(root)
-    except OSError:
-        return None
-    for pid in family(root):
-        with contextlib.suppress(OSError, ValueError):  # it has ended since
-            total_ns += (_own_time_ns(pid) if pid != root else 0) + _ended_children_ns(pid)
-    return total_ns
+
+    processes: dict[int, tuple[int, int]] = field(default_factory=dict)
+    first_thread_ns: int = 0
+
+    @classmethod
+    def by(cls, pid: int, root: int) -> Self:
+        """What `root`, of which `pid` descends, and its family have used; nothing once they are gone."""
+        found = {}
+        for member in family(root):
+            with contextlib.suppress(OSError, ValueError):  # it has ended since
+                found[member] = (_own_time_ns(member), _ended_children_ns(member))
+        return cls(found, _scheduled_ns(pid)[0])
+
+    def since(self, earlier: Self) -> int:
+        """Processor time between two moments, never less than what those used that live: who ends takes nothing along."""
+        gone_ns, own_ns, ended_ns = sum(map(sum, earlier.processes.values())), 0, 0
+        for pid, (own, ended) in self.processes.items():
+            own_before, ended_before = earlier.processes.get(pid, (0, 0))
+            if own >= own_before:  # else the number is another process's now
+                gone_ns -= own_before + ended_before
+                own, ended = own - own_before, ended - ended_before
+            own_ns, ended_ns = own_ns + own, ended_ns + ended
+        return own_ns + max(0, ended_ns - gone_ns)
+
+    def others_since(self, earlier: Self) -> int:
+        """The same without the first thread, which may wait for the others on purpose, as a referee may have to because of
+        them."""
+        return max(0, self.since(earlier) - (self.first_thread_ns - earlier.first_thread_ns))
 
 
 def run_delay_ns(task: int | str) -> int:
     """How long a thread has been ready and waited for a processor; 0 on a kernel that does not say."""
     return _scheduled_ns(task)[1]
-
-
-def others_used_ns(pid: int, root: int) -> int:
-    """Processor time of all below `root` but a process's first thread, which may wait for them on purpose, as a referee may
-    have to because of them. Only differences mean something."""
-    ran_ns = _scheduled_ns(pid)[0]
-    return (cpu_time_ns(root) or ran_ns) - ran_ns
 
 
 def _scheduled_ns(task: int | str) -> tuple[int, int]:

@@ -4,6 +4,7 @@ A tree node is a list: its kind, then its content. Tensors name a storage by ind
 views of one storage. `decode` trusts nothing: a tree may come from a worker that lies.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +77,20 @@ def storages_of(tree: Any) -> set[int]:
     if isinstance(tree, list):
         return set().union(*map(storages_of, tree))
     return {tree["storage"]} if isinstance(tree, dict) else set()
+
+
+def named_bytes(tree: Any, depth: int = 0) -> int:
+    """Bytes of the tensors that a tree names: what `snapshot` takes for them. Raises CodecError for one of no known form."""
+    if isinstance(tree, list):
+        if depth > 3 * MAX_DEPTH:
+            raise CodecError("", "nested too deeply")
+        return sum(named_bytes(part, depth + 1) for part in tree)
+    if not isinstance(tree, dict):
+        return 0
+    match tree:
+        case {"dtype": str(name), "shape": list(shape)} if name in DTYPES and all(type(size) is int for size in shape):
+            return math.prod(shape) * DTYPES[name].itemsize
+    raise CodecError("", f"a tensor {str(tree)[:60]}")
 
 
 class _Writer:

@@ -12,8 +12,8 @@ from typing import Any, Self
 import torch
 
 from harness import memory
-from harness.accounts import Ledger, cpu_time_ns, others_used_ns, run_delay_ns, worked_ahead_ns
-from harness.codec import decode
+from harness.accounts import Ledger, Used, run_delay_ns, worked_ahead_ns
+from harness.codec import decode, named_bytes
 from harness.containment import ALL_ON
 from harness.defences import Defences
 from harness.devices import available_bytes, free_device_bytes
@@ -114,9 +114,8 @@ class Session:
         self._idle_ns = 0  # what an answer takes in which nothing is called
         self.unheld = ""  # why the device is not occupied before a call is timed
         self._answered_at_ns = 0  # when the last answer, and what belongs to it, was the referee's
-        self._others_ns = 0  # what they had used at the last rest or call
         self._free_bytes = 0  # of the GPU, before the submission could take any
-        self._rested_ns: int | None = None  # the worker's processor time when it could not know the present contents yet
+        self._rested: Used | None = None  # the worker's processor time when it could not know the present contents yet
         self.device_ipc = device.type == "cuda"  # whether device memory is lent by handle; False: copied
         self._outputs: InputBuffers | None = None  # lent device memory for the outputs of a burst
 
@@ -229,7 +228,7 @@ class Session:
 
     def rest(self) -> None:
         """Contents that the worker does not know yet come next: what it does from now on is done for the next call."""
-        self._rested_ns, self._others_ns = self._cpu_time_ns(), self._others_used_ns()
+        self._rested = self._used()
 
     def call(
         self, inputs: str, timed: bool = False, sleep_ns: int = 0, describe: bool = False, take: bool = False
@@ -239,17 +238,17 @@ class Session:
         `take`: the output at once, before anybody could rewrite the worker's copy of it unaccounted.
         """
         fields = {"inputs": inputs, "timed": timed, "sleep_ns": sleep_ns, "describe": describe}
-        before_ns, self._rested_ns = self._rested_ns or self._cpu_time_ns(), None
+        rested = self._rested or self._used()
         if timed:
             self._evict()
-        asked_ns, delay_ns, asked_at_ns = self._cpu_time_ns(), self._delay_ns(), time.perf_counter_ns()
+        asked, delay_ns, asked_at_ns = self._used_on_cpu(), self._delay_ns(), time.perf_counter_ns()
         called = self._called(self._ask("CALL", fields, "called"))
         output = self.take(called) if take else None
         wall_ns = self._answered_at_ns - asked_at_ns - sleep_ns
-        answered_ns = self._cpu_time_ns()
-        if timed and before_ns and asked_ns and answered_ns:
-            called = replace(called, used_ns=answered_ns - asked_ns, ahead_ns=self._ahead_ns(asked_ns - before_ns))
-        waited_ns = self._waited_ns(delay_ns) + int(SLEEP_DRIFT * sleep_ns)
+        waited_ns, answered = self._waited_ns(delay_ns, rested)
+        if timed and asked:
+            called = replace(called, used_ns=answered.since(asked), ahead_ns=self._ahead_ns(asked.since(rested)))
+        waited_ns += int(SLEEP_DRIFT * sleep_ns)
         return replace(called, wall_ns=max(0, wall_ns), waited_ns=waited_ns, taken=take, output=output)
 
     def burst(self, inputs: Sequence[str]) -> Burst:
@@ -258,13 +257,13 @@ class Session:
         All outputs are taken at once: none can be made when it is known which ones are judged. From a GPU that lends no
         memory for them that would take longer than the calls; there they stay in the worker until the next call.
         """
-        before_ns, self._rested_ns = self._rested_ns or self._cpu_time_ns(), None
-        asked_ns, delay_ns, asked_at_ns = self._cpu_time_ns(), self._delay_ns(), time.perf_counter_ns()
+        rested = self._rested or self._used()
+        asked, delay_ns, asked_at_ns = self._used_on_cpu(), self._delay_ns(), time.perf_counter_ns()
         called = self._calls_of(self._ask("BURST", {"inputs": list(inputs)}, "burst").get("outputs"), len(inputs))
         if self._device.type == "cpu" or self._outputs:
             called = self._all_taken(called)
-        wall_ns, waited_ns = self._answered_at_ns - asked_at_ns, self._waited_ns(delay_ns)
-        ahead_ns = self._ahead_ns(asked_ns - before_ns) if before_ns and asked_ns else 0
+        wall_ns, (waited_ns, _) = self._answered_at_ns - asked_at_ns, self._waited_ns(delay_ns, rested)
+        ahead_ns = self._ahead_ns(asked.since(rested)) if asked else 0
         return Burst(called, wall_ns + ahead_ns, waited_ns)
 
     def _calls_of(self, outputs: Any, calls: int) -> tuple[Called, ...]:
@@ -293,23 +292,23 @@ class Session:
     def _ahead_ns(self, at_rest_ns: int) -> int:
         return worked_ahead_ns(at_rest_ns) if self._defences.quiet_worker else 0
 
-    def _cpu_time_ns(self) -> int | None:
-        """Processor time of the worker and its children. On a GPU it says nothing: waiting for the device uses it too."""
-        return cpu_time_ns(self._process.root_pid) if self._device.type == "cpu" else None
+    def _used(self) -> Used:
+        """Processor time of the worker and its children."""
+        return Used.by(self._process.pid, self._process.root_pid)
+
+    def _used_on_cpu(self) -> Used | None:
+        """The same where it says something of a call: waiting for a GPU uses it too, and asking would take time there."""
+        return self._used() if self._device.type == "cpu" else None
 
     def _delay_ns(self) -> int:
         """How long this thread, and on a CPU the worker's, have waited for a processor so far."""
         return run_delay_ns("thread-self") + (run_delay_ns(self._process.pid) if self._device.type == "cpu" else 0)
 
-    def _others_used_ns(self) -> int:
-        """Processor time that all others of the worker's have used so far."""
-        return others_used_ns(self._process.pid, self._process.root_pid)
-
-    def _waited_ns(self, delay_ns: int) -> int:
-        """The waiting since `delay_ns` was taken, less what the worker's others have used of processors since the last rest
-        or call: who starts those can make both wait."""
-        before_ns, self._others_ns = self._others_ns, self._others_used_ns()
-        return max(0, self._delay_ns() - delay_ns - (self._others_ns - before_ns))
+    def _waited_ns(self, delay_ns: int, rested: Used) -> tuple[int, Used]:
+        """The waiting since `delay_ns` was taken, less what the worker's others have used of processors since it rested: who
+        starts those can make both wait. And what all have used by now."""
+        waited_ns, now, self._rested = self._delay_ns() - delay_ns, self._used(), None
+        return max(0, waited_ns - now.others_since(rested)), now
 
     def open_ledger(self) -> Ledger:
         """Accounts for the calls of one case."""
@@ -442,8 +441,17 @@ class Session:
     def _output_of(self, output: Any) -> tuple[Any, tuple[tuple[int, torch.device], ...]]:
         match output:
             case {"tree": tree, "storages": list(entries)} if len(entries) <= MAX_OUTPUT_STORAGES:
-                return tree, tuple(self._storage_of(entry) for entry in entries)
+                storages = tuple(self._storage_of(entry) for entry in entries)
+                if self._defences.copied_at_return and sum(nbytes for nbytes, _ in storages) > self._named_bytes(tree):
+                    raise self._violated("an output with more bytes than its tensors have")
+                return tree, storages
         raise self._violated("an output that is not described")
+
+    def _named_bytes(self, tree: Any) -> int:
+        try:
+            return named_bytes(tree)
+        except CodecError as error:
+            raise self._violated(f"an output whose description is wrong: {error}") from None
 
     def _forbid_more_than_fits(self, calls: Sequence[Called]) -> None:
         if (total := sum(called.nbytes for called in calls)) > (limit := max_output_bytes()):

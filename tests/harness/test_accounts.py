@@ -16,9 +16,8 @@ from harness.accounts import (
     MIN_CALLS,
     QUIET_NS,
     Ledger,
-    cpu_time_ns,
+    Used,
     hidden_launch_ns,
-    others_used_ns,
     run_delay_ns,
     worked_ahead_ns,
 )
@@ -203,9 +202,11 @@ def test_another_process_is_accounted_for():
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as busy:
         assert busy.stdout is not None
         busy.stdout.readline()
-        assert 200 * MS <= (cpu_time_ns(busy.pid) or 0) < 60_000 * MS
+        used = Used.by(busy.pid, busy.pid)
+        assert 200 * MS <= used.since(Used()) < 60_000 * MS
         busy.kill()
-    assert cpu_time_ns(busy.pid) is None
+    assert Used.by(busy.pid, busy.pid) == Used()
+    assert Used().since(used) == 0
 
 
 FAMILY = """
@@ -230,7 +231,7 @@ def test_descendants_are_accounted_for(middle):
         assert parent.stdout is not None
         parent.stdout.readline()
         members = family(parent.pid)
-        used_ns = cpu_time_ns(parent.pid) or 0
+        used_ns = Used.by(parent.pid, parent.pid).since(Used())
         for pid in members:
             os.kill(pid, signal.SIGKILL)
     assert len(members) == 3
@@ -244,7 +245,7 @@ def test_children_that_have_ended_are_accounted_for():
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()
-        assert (cpu_time_ns(parent.pid) or 0) >= 190 * MS
+        assert Used.by(parent.pid, parent.pid).since(Used()) >= 190 * MS
         parent.kill()
 
 
@@ -261,10 +262,40 @@ def test_waiting_for_what_a_process_started_itself_does_not_count():
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        used_ns = others_used_ns(process.pid, process.pid)
+        used_ns = Used.by(process.pid, process.pid).others_since(Used())
         process.kill()
     assert used_ns >= 190 * MS
 
 
 def test_this_process_has_used_some():
-    assert cpu_time_ns(os.getpid())
+    assert Used.by(os.getpid(), os.getpid()).since(Used())
+
+
+A, B, C = 1, 2, 3
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "used_ms"),
+    [
+        ({A: (10, 0)}, {A: (13, 0)}, 3),
+        ({A: (10, 0)}, {A: (13, 0), B: (4, 0)}, 7),  # a child was born
+        ({A: (10, 0), B: (60, 0)}, {A: (13, 0)}, 3),  # it ended, and nobody waits for it: nothing is taken back
+        ({A: (10, 0), B: (9, 0), C: (9, 0)}, {A: (13, 0), B: (9, 0)}, 3),  # its parent's count of ticks is still none
+        ({A: (10, 0), B: (60, 0)}, {A: (13, 70)}, 13),  # it has used ten more before it ended
+        ({A: (10, 500), B: (60, 0)}, {A: (13, 560)}, 3),
+        ({A: (10, 0), B: (1, 60)}, {A: (13, 61)}, 3),  # a child's children are counted with it
+        ({A: (10, 0), B: (60, 0)}, {A: (13, 0), B: (2, 0)}, 5),  # its number is another one's
+        ({A: (10, 0)}, {}, 0),
+    ],
+)
+def test_who_ends_takes_nothing_along(before, now, used_ms):
+    def used(processes):
+        return Used({pid: (own * MS, ended * MS) for pid, (own, ended) in processes.items()})
+
+    assert used(now).since(used(before)) == used_ms * MS
+
+
+@pytest.mark.parametrize(("first_ms", "others_ms"), [(0, 3), (2, 1), (3, 0), (9, 0)])
+def test_what_others_used(first_ms, others_ms):
+    before, now = Used({A: (10 * MS, 0)}, 5 * MS), Used({A: (13 * MS, 0)}, (5 + first_ms) * MS)
+    assert now.others_since(before) == others_ms * MS

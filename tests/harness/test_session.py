@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import session as session_module
+from harness.accounts import Used
 from harness.errors import BadOutput, CallFailed, DeviceFault, OutOfMemory, ProtocolViolated, SubmissionRaised
 from harness.inputs import InputBuffers
 from harness.protocol import BadFrame, Channel, ChannelClosed
@@ -100,12 +101,22 @@ def test_all_outputs_of_a_burst_are_taken_at_once(session_of):
 def test_waiting_that_the_worker_may_have_caused_is_not_deducted(session_of, monkeypatch, others_ms, waited_ms):
     """Else whoever starts enough threads keeps the referee waiting, and is not charged for the time."""
     delays_ms = {"thread-self": iter([1000, 1050]), ScriptedProcess.pid: iter([300, 320])}
-    used_ms = iter([5000, 5000 + others_ms])
+    used = iter([Used({1: (5000 * 10**6, 0)}), *[Used({1: ((5000 + others_ms) * 10**6, 0)})] * 2])
     monkeypatch.setattr(session_module, "run_delay_ns", lambda task: next(delays_ms[task]) * 10**6)
-    monkeypatch.setattr(session_module, "others_used_ns", lambda pid, root: next(used_ms) * 10**6)
+    monkeypatch.setattr(session_module.Used, "by", lambda pid, root: next(used))
     session = session_of(("burst", {"outputs": [CALLED["output"]] * 3}), ("taken", {}))
     session.rest()
     assert session.burst(["a", "b", "a"]).waited_ns == waited_ms * 10**6
+
+
+@pytest.mark.parametrize("sizes", [[4], [3, 1], [1 << 28]])
+def test_an_output_has_no_more_bytes_than_its_tensors(session_of, sizes):
+    """Bytes of output are allowed time: who named more than there are would have as much as it likes."""
+    output = {**CALLED["output"], "storages": [[size, "cpu"] for size in sizes]}
+    with pytest.raises(ProtocolViolated, match="more bytes than its tensors have"):
+        session_of(("called", {**CALLED, "output": output})).call("case", timed=True)
+    with pytest.raises(ProtocolViolated, match="more bytes than its tensors have"):
+        session_of(("burst", {"outputs": [CALLED["output"], output, CALLED["output"]]})).burst(["case"] * 3)
 
 
 def test_outputs_of_a_burst_that_nobody_could_hold(session_of, monkeypatch):
@@ -146,18 +157,18 @@ def test_a_forged_answer_kills_the_worker(session_of, change):
 
 
 def test_an_output_that_the_referee_cannot_hold(session_of):
-    output = {"tree": ["none", None], "storages": [[1 << 50, "cpu"]]}
+    tensor = {"storage": 0, "dtype": "int8", "shape": [1 << 50], "stride": [1], "offset": 0}
+    output = {"tree": ["tensor", tensor], "storages": [[1 << 50, "cpu"]]}
     with pytest.raises(BadOutput, match=r"1073741824 MiB; the referee can hold \d+ MiB"):
         session_of(("called", CALLED | {"output": output})).call("case")
 
 
 @pytest.mark.parametrize("tree", [None, [], ["tensor", {}], ["tensor", {"storage": 1}], ["what", 1], ["list", [["int", "x"]]]])
 def test_a_forged_tree_kills_the_worker(session_of, tree):
-    output = {"tree": tree, "storages": [[3, "cpu"]]}
-    session = session_of(("called", CALLED | {"output": output}), ("taken", {}))
-    called = session.call("case")
-    with pytest.raises(ProtocolViolated):
-        session.take(called)
+    for storages in ([[3, "cpu"]], []):
+        session = session_of(("called", CALLED | {"output": {"tree": tree, "storages": storages}}), ("taken", {}))
+        with pytest.raises(ProtocolViolated):
+            session.take(session.call("case"))
 
 
 @pytest.mark.parametrize("kind", ["loaded", "CALL", "", "x" * 1000])
