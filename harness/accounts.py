@@ -115,8 +115,7 @@ class Ledger:
     used_ns: list[int] = field(default_factory=list)  # processor time, where that says something
     hidden_ns: list[int] = field(default_factory=list)  # launch latencies that reported times leave out
     warm_ns: list[int] = field(default_factory=list)  # calls before the samples, what their launches hid included
-    bursts_ns: list[float] = field(default_factory=list)  # of a call in a burst, its share of any answer's time included
-    allowed_ns: list[float] = field(default_factory=list)  # of that
+    bursts_ns: list[tuple[float, float]] = field(default_factory=list)  # of a call in a burst, and what the answer may add
     output_bytes: int = 0
     output_storages: int = 1
 
@@ -133,8 +132,7 @@ class Ledger:
 
     def enter_burst(self, calls: int, wall_ns: int, waited_ns: int, storages: int = 1) -> None:
         """Calls in a row that took the referee `wall_ns` in all; each of their outputs lies in so many storages."""
-        self.bursts_ns.append(max(0, wall_ns - self.idle_ns - waited_ns) / calls)
-        self.allowed_ns.append(WALL_ALLOWANCE_NS / calls)
+        self.bursts_ns.append((max(0, wall_ns - self.idle_ns - waited_ns) / calls, WALL_ALLOWANCE_NS / calls))
         self.output_storages = max(self.output_storages, storages)
 
     @property
@@ -181,7 +179,7 @@ class Ledger:
     def _too_long_in_a_row(self) -> str:
         if not self.bursts_ns:
             return ""
-        said_ns, (seen_ns, overhead_ns) = self._said_ns, min(zip(self.bursts_ns, self.allowed_ns, strict=True))
+        said_ns, (seen_ns, overhead_ns) = self._said_ns, min(self.bursts_ns)
         if self.on_device:
             overhead_ns += NS_PER_DELIVERED_BYTE * self.output_bytes + NS_PER_DELIVERED_STORAGE * self.output_storages
         else:

@@ -184,11 +184,10 @@ class CaseRun:
         """
         while self._problem.mutable_inputs == () and self.passes and (calls := self._candidate.burst_calls):
             sets = self._sets(calls)
-            with _memory_for(f"the outputs of {calls} calls"):
-                self._candidate.prepare_burst(calls)
-            self._renew(*sets)
             order = [sets[index % len(sets)] for index in range(calls)]
             with _memory_for(f"the outputs of {calls} calls"):
+                self._candidate.prepare_burst(calls)
+                self._renew(*sets)
                 called = self._candidate.burst(list(map(self._name, order)))
             for one in called if self._policy.judged == "each" else ():
                 self._candidate.turn_to(self._name(order[one.index]), order[one.index])

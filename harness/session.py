@@ -341,10 +341,8 @@ class Session:
         self._answered_at_ns = time.perf_counter_ns()
         sources = zip(offsets, storages, strict=True)
         copies = iter([taken[at : at + size].to(device, copy=True).untyped_storage() for at, (size, device) in sources])
-        try:
+        with self._description_read():
             return [decode(called.tree, list(islice(copies, len(called.storages)))) for called in calls]
-        except CodecError as error:
-            raise self._violated(f"an output whose description is wrong: {error}") from None
 
     def _taken_through_a_file(self, asked: dict[str, Any]) -> torch.Tensor:
         """Outputs as bytes in host memory, copied out of a file that the worker can still write."""
@@ -442,8 +440,9 @@ class Session:
         match output:
             case {"tree": tree, "storages": list(entries)} if len(entries) <= MAX_OUTPUT_STORAGES:
                 storages = tuple(self._storage_of(entry) for entry in entries)
-                if self._counts_bytes and sum(nbytes for nbytes, _ in storages) > self._named_bytes(tree):
-                    raise self._violated("an output with more bytes than its tensors have")
+                with self._description_read():
+                    if self._counts_bytes and sum(nbytes for nbytes, _ in storages) > named_bytes(tree):
+                        raise self._violated("an output with more bytes than its tensors have")
                 return tree, storages
         raise self._violated("an output that is not described")
 
@@ -452,9 +451,10 @@ class Session:
         """Whether the referee's clock allows time for an output's bytes, and those are no more than its tensors'."""
         return self._defences.referee_clock and self._defences.copied_at_return
 
-    def _named_bytes(self, tree: Any) -> int:
+    @contextlib.contextmanager
+    def _description_read(self) -> Iterator[None]:
         try:
-            return named_bytes(tree)
+            yield
         except CodecError as error:
             raise self._violated(f"an output whose description is wrong: {error}") from None
 

@@ -88,7 +88,7 @@ def test_sets_become_complete_together(monkeypatch, sizes):
         buffers.close()
 
 
-def test_an_empty_tensor_of_a_gpu_is_nothing_to_copy(monkeypatch, buffers):
+def test_an_empty_tensor_of_a_gpu_is_nothing_to_copy(buffers):
     buffers.fill(lambda: (torch.zeros(4), torch.zeros(0)))
     for buffer in buffers._buffers:
         buffer.device = torch.device("cuda", 0)
