@@ -12,7 +12,7 @@ import torch
 from harness.clock import Clock
 from harness.contestant import Contestant, Rival, Sampling
 from harness.errors import CallFailed, OutOfMemory
-from harness.inputs import InputBuffers, pour_together
+from harness.inputs import InputBuffers
 from harness.policies import SEED_STEP, AfterCalls, Policy, StopRule
 from harness.problem import Problem
 from harness.session import Called, Session
@@ -118,7 +118,8 @@ class CaseRun:
         return 2 if self.rival and self.rival.competes else 1
 
     def _renew(self, *sets: InputBuffers) -> None:
-        """Fill buffers with fresh contents, which the workers cannot see before all is ready for the call."""
+        """Fill buffers with fresh contents, which the workers cannot see before all is ready for the call; on a GPU they are
+        complete only then."""
         self._tell("generating")
         self._present.forget()
         with _memory_for(f"{len(sets)} sets of inputs" if len(sets) > 1 else "the inputs"):
@@ -126,7 +127,8 @@ class CaseRun:
                 self.contents.append(self._next_contents())
                 same_layout = buffers.prepare(partial(self._problem.generate_input, self.contents[-1]))
                 self._both(Contestant.lend, self._name(buffers), buffers, same_layout)
-            pour_together(sets)
+            for buffers in sets:
+                buffers.pour()
         for self._present in sets:
             self._both(Contestant.turn_to, self._name(self._present), self._present)
             self._both(Contestant.see_new_contents)
@@ -188,7 +190,7 @@ class CaseRun:
             with _memory_for(f"the outputs of {calls} calls"):
                 self._candidate.prepare_burst(calls)
                 self._renew(*sets)
-                called = self._candidate.burst(list(map(self._name, order)))
+                called = self._candidate.burst(list(map(self._name, order)), sets)
             for one in called if self._policy.judged == "each" else ():
                 self._candidate.turn_to(self._name(order[one.index]), order[one.index])
                 self._candidate.check(order[one.index].value, self._policy.strict, one)

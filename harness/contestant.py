@@ -8,7 +8,7 @@ from typing import Any
 from harness.accounts import Ledger, hidden_launch_ns
 from harness.clock import Clock
 from harness.errors import CallFailed
-from harness.inputs import InputBuffers
+from harness.inputs import InputBuffers, reveal
 from harness.policies import Policy, Spent, StopRule
 from harness.problem import Problem
 from harness.session import Called, Session
@@ -78,7 +78,12 @@ class Contestant:
 
     def call_first(self) -> None:
         """The first call, which compiles and plans; made like every other if the policy wants it."""
+        self._reveal()
         self.first = self._last = self._session.call(self._inputs, timed=self._policy.alike, describe=True)
+
+    def _reveal(self) -> None:
+        """Complete the contents before the call: it does not count, and a longer hold would hide its launch."""
+        reveal([self._buffers] if self._buffers else [])
 
     def check(self, data: Any, strict: bool, called: Called | None = None) -> None:
         """Judge the output of the last call, or of one of a burst, by the official rule alone unless `strict`."""
@@ -99,6 +104,7 @@ class Contestant:
 
     def warm_up(self, rule: StopRule) -> None:
         """Calls that are timed and not counted; the launch latency that they show says how long the sleep must be."""
+        self._reveal()
         warm = Sampling(self._clock, self._sleep_ns)
         while not warm.samples_ns or not rule.done(warm.samples_ns, warm.spent):
             sample = self._session.call(self._inputs, timed=True, sleep_ns=warm.sleep_ns).sample
@@ -123,7 +129,9 @@ class Contestant:
         assert sampling is not None
         while True:
             take = self._policy.judged == "each"
-            called = self._last = self._session.call(self._inputs, timed=True, sleep_ns=sampling.sleep_ns, take=take)
+            called = self._last = self._session.call(
+                self._inputs, timed=True, sleep_ns=sampling.sleep_ns, take=take, late=self._buffers
+            )
             exposed = called.sample.exposed and self._policy.hides_launch
             if not exposed or sampling.sleep_ns >= MAX_SLEEP_NS:
                 break
@@ -141,10 +149,10 @@ class Contestant:
         assert self._last is not None
         self._session.lend_for_outputs(calls, self._last)
 
-    def burst(self, names: Sequence[str]) -> list[Called]:
-        """Calls in a row on lent inputs; those of them, whichever, whose outputs are to be judged."""
+    def burst(self, names: Sequence[str], sets: Sequence[InputBuffers]) -> list[Called]:
+        """Calls in a row on lent inputs, the names of sets; those calls, whichever, whose outputs are to be judged."""
         assert self.sampling is not None
-        burst = self._session.burst(names)
+        burst = self._session.burst(names, sets)
         judged = self._last.storages if self._last else ()  # others may say what they like
         self.sampling.ledger.enter_burst(len(names), burst.wall_ns, burst.waited_ns, len(judged))
         return random.SystemRandom().sample(burst.called, JUDGED_OF_A_BURST)

@@ -18,7 +18,8 @@ import torch
 from harness import cuda_vmm, memory
 from harness.codec import Encoded, decode, encode, storages_of
 
-LATE_BYTES = 4 << 20  # of each storage of a GPU: its end, which is poured last
+LATE_BYTES = 8 << 20  # of a set in a GPU's memory: revealed last
+LEAST_LATE_BYTES = 64 << 10  # less than that is not copied by a copy engine, but by the device that is held
 
 
 @dataclass
@@ -58,6 +59,7 @@ class InputBuffers:
         self._buffers: list[_Buffer] = []
         self._next: Encoded | None = None  # prepared and not poured yet
         self._originals: list[torch.UntypedStorage] = []  # of `value`
+        self._late: list[tuple[torch.Tensor, torch.Tensor]] = []  # lent bytes that are not revealed yet, and what they will be
 
     @property
     def nbytes(self) -> int:
@@ -73,6 +75,7 @@ class InputBuffers:
         """Fill the buffers with what `generate` returns; True if the layout is the old one: workers need only REFRESH."""
         same = self.prepare(generate)
         self.pour()
+        reveal([self])
         return same
 
     def prepare(self, generate: Callable[[], Any]) -> bool:
@@ -88,33 +91,46 @@ class InputBuffers:
         return same
 
     def pour(self) -> None:
-        """Put the prepared contents where workers see them."""
-        pour_together([self])
-
-    def _pour_early(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Pour what need not wait; the parts of lent device memory that are left, and their contents.
+        """Put the prepared contents where workers see them, but for those that `reveal` adds.
 
         Host storages are moved one by one, so the peak is the inputs once and their largest storage again.
         """
         assert self._next is not None
-        storages, late = self._next.storages, []
+        storages, self._next = self._next.storages, None
+        late_bytes = _late_bytes([buffer.storage.nbytes() if buffer.on_device else 0 for buffer in self._buffers])
         for index, buffer in enumerate(self._buffers):
             if buffer.on_device:
                 lent, contents = memory.byte_view(buffer.storage), memory.byte_view(storages[index])
-                early = max(0, lent.numel() - LATE_BYTES)
+                early = lent.numel() - late_bytes[index]
                 lent[:early].copy_(contents[:early])
-                late.append((lent[early:], contents[early:]))
+                self._late += [(lent[early:], contents[early:])] if late_bytes[index] else []
                 continue
             buffer.storage.copy_(storages[index])
             if storages[index].device.type == "cpu":
                 storages[index] = buffer.storage
-        return late
+        self._originals, self.value = storages, decode(self._tree, storages)
+        _wait_for_device()
 
-    def _settle(self) -> None:
-        """What was prepared is there."""
-        assert self._next is not None
-        self._originals, self._next = self._next.storages, None
-        self.value = decode(self._tree, self._originals)
+    def staged(self) -> Callable[[], None]:
+        """A call that reveals the contents by a copy engine, which another process cannot keep busy as it can the device."""
+        late = self.take_late()
+        if not late:
+            return lambda: None
+        staged = [(lent, torch.empty(lent.shape, dtype=torch.uint8, pin_memory=True).copy_(new)) for lent, new in late]
+        queue = torch.cuda.Stream(late[0][0].device)
+
+        def complete() -> None:
+            with torch.cuda.stream(queue):
+                for lent, contents in staged:
+                    lent.copy_(contents, non_blocking=True)
+            queue.synchronize()
+
+        return complete
+
+    def take_late(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Lent bytes that are not revealed yet, and what they will be, for who does it now."""
+        late, self._late = self._late, []
+        return late
 
     @property
     def tree(self) -> Any:
@@ -149,7 +165,7 @@ class InputBuffers:
 
     def forget(self) -> None:
         """Drop `value`; device memory that only the judge needed is free again."""
-        self._originals, self.value = [], None
+        self._originals, self._late, self.value = [], [], None
 
     def close(self) -> None:
         """Give the memory back."""
@@ -175,16 +191,29 @@ class InputBuffers:
         return _Buffer(storage, device, fd)
 
 
-def pour_together(sets: Sequence[InputBuffers]) -> None:
-    """Put the prepared contents of several sets where workers see them, in device memory the ends of all storages last and at
-    once: until then nothing is complete, and a thread that waits for the first set finds little to do."""
-    late = [pair for buffers in sets for pair in buffers._pour_early()]
+def reveal(sets: Iterable[InputBuffers]) -> None:
+    """Complete the contents of several sets at once: a thread that waits for the first set finds little to do."""
+    late = [pair for buffers in sets for pair in buffers.take_late()]
     if late:
         torch.ops.aten._foreach_copy_([lent for lent, _ in late], [contents for _, contents in late])
+        _wait_for_device()
+
+
+def _wait_for_device() -> None:
+    """Another process reads the buffers next: queue order does not reach it."""
     if torch.cuda.is_initialized():
-        torch.cuda.synchronize()  # another process reads these buffers next: queue order does not reach it
-    for buffers in sets:
-        buffers._settle()
+        torch.cuda.synchronize()
+
+
+def _late_bytes(sizes: Sequence[int]) -> list[int]:
+    """How many bytes at the end of each storage in a GPU's memory are revealed last: all of the small ones, on which
+    everything depends, before the ends of the large ones. Of none too few for a copy engine, so of tiny ones nothing."""
+    late, left = [LEAST_LATE_BYTES if size >= LEAST_LATE_BYTES else 0 for size in sizes], LATE_BYTES
+    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
+        if late[index]:
+            late[index] = max(late[index], min(sizes[index], left))
+            left -= late[index]
+    return late
 
 
 def _on_device(nbytes: int, device: torch.device) -> _Buffer:

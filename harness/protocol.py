@@ -10,7 +10,9 @@ instead be `failed`:
     MAP   {name, tree, storages, private} + fds -> mapped {}
     REFRESH {name}                          -> mapped {}
     UNMAP {name}                            -> unmapped {}
-    CALL  {inputs, timed, sleep_ns, describe} -> called {elapsed_ns, host_ns, exposed, output: {tree, storages}, description}
+    CALL  {inputs, timed, sleep_ns, describe, held} -> called {elapsed_ns, host_ns, exposed, output: {tree, storages},
+                                               description}; with `held` first `held {}` once the device is, and the call
+                                               after the referee's GO, when the inputs are complete
     BURST {inputs}                          -> burst {outputs: [{tree, storages}, ...]}: calls in a row, warm, one on each
                                                of the names in `inputs`
     TAKE  {calls, offsets, nbytes} + fd     -> taken {}; `calls` are indices in a burst; with `into`, the name of lent

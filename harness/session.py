@@ -30,7 +30,7 @@ from harness.errors import (
     WorkerDied,
     WorkerTimedOut,
 )
-from harness.inputs import InputBuffers
+from harness.inputs import InputBuffers, reveal
 from harness.process import WorkerProcess
 from harness.protocol import BadFrame, ChannelClosed, ChannelTimedOut
 from harness.sections import SectionMap
@@ -42,6 +42,7 @@ WORKER_CHECKS = (  # defences with a part in the worker
 )  # fmt: skip
 START_TIMEOUT_S = 600.0  # for Python, torch and the device to start, on a busy machine too
 SLEEP_DRIFT = 0.25  # a device sleeps by its own clock, whose rate changes
+REVEAL_NS = 1_000_000  # a held device is held longer by so much; on an H200 an answer, a copy and GO take some 0.4 ms
 IDLE_REQUESTS = 3  # the fastest tells what a request costs
 OUTPUT_SHARE = 0.25  # of the available memory: the referee holds an output twice, the judge some more
 BURST_SHARE = 0.05  # of the available memory: inputs of a burst, which count twice against a worker's limit
@@ -112,6 +113,7 @@ class Session:
         self._defences = defences
         self._evict: Callable[[], Any] = lambda: None
         self._idle_ns = 0  # what an answer takes in which nothing is called
+        self._empties_last = False  # whether a device that is held is read empty afterwards: what comes meanwhile is not cached
         self.unheld = ""  # why the device is not occupied before a call is timed
         self._answered_at_ns = 0  # when the last answer, and what belongs to it, was the referee's
         self._free_bytes = 0  # of the GPU, before the submission could take any
@@ -157,6 +159,7 @@ class Session:
             self._left_s = START_TIMEOUT_S  # a device's context too is none of the submission's time
             started = self._ask("START", {"device": str(self._device), "cold": vars(cold), "checks": checks}, "started")
             self.unheld = printable(str(started.get("unheld", "")))
+            self._empties_last = cold.method == "read" and self._defences.occupied_device and not self.unheld
             self._free_bytes = free_device_bytes(self._device) if self._device.type != "cpu" else 0
             self._idle_ns = min(self._idle_request() for _ in range(IDLE_REQUESTS))
             self._left_s = self._timeout_s
@@ -231,18 +234,27 @@ class Session:
         self._rested = self._used()
 
     def call(
-        self, inputs: str, timed: bool = False, sleep_ns: int = 0, describe: bool = False, take: bool = False
+        self,
+        inputs: str,
+        timed: bool = False,
+        sleep_ns: int = 0,
+        describe: bool = False,
+        take: bool = False,
+        late: InputBuffers | None = None,
     ) -> Called:
         """Run custom_kernel once on lent inputs; `timed`: caches emptied first, by the device's clock.
 
-        `take`: the output at once, before anybody could rewrite the worker's copy of it unaccounted.
+        `take`: the output at once, before anybody could rewrite the worker's copy of it unaccounted. `late`: the inputs, whose
+        contents are not complete yet: where the device is held they become so only then.
         """
-        fields = {"inputs": inputs, "timed": timed, "sleep_ns": sleep_ns, "describe": describe}
+        complete = self._completion(late, sleep_ns)
+        sleep_ns += REVEAL_NS if complete else 0
+        fields = {"inputs": inputs, "timed": timed, "sleep_ns": sleep_ns, "describe": describe, "held": complete is not None}
         rested = self._rested or self._used()
         if timed:
             self._evict()
         asked, delay_ns, asked_at_ns = self._used_on_cpu(), self._delay_ns(), time.perf_counter_ns()
-        called = self._called(self._ask("CALL", fields, "called"))
+        called = self._called(self._ask("CALL", fields, "called", held=complete))
         output = self.take(called) if take else None
         wall_ns = self._answered_at_ns - asked_at_ns - sleep_ns
         waited_ns, answered = self._waited_ns(delay_ns, rested)
@@ -251,14 +263,23 @@ class Session:
         waited_ns += int(SLEEP_DRIFT * sleep_ns)
         return replace(called, wall_ns=max(0, wall_ns), waited_ns=waited_ns, taken=take, output=output)
 
-    def burst(self, inputs: Sequence[str]) -> Burst:
-        """Run custom_kernel in a row, warm, on each of the lent inputs that are named.
+    def _completion(self, late: InputBuffers | None, sleep_ns: int) -> Callable[[], None] | None:
+        """What completes the inputs while the device is held; None if that is done now."""
+        if late and sleep_ns and self._empties_last and self.device_ipc:
+            return late.staged()
+        reveal([late] if late else [])
+        return None
+
+    def burst(self, inputs: Sequence[str], late: Sequence[InputBuffers] = ()) -> Burst:
+        """Run custom_kernel in a row, warm, on each of the lent inputs that are named; `late`: those whose contents are not
+        complete before the clock runs.
 
         All outputs are taken at once: none can be made when it is known which ones are judged. From a GPU that lends no
         memory for them that would take longer than the calls; there they stay in the worker until the next call.
         """
         rested = self._rested or self._used()
         asked, delay_ns, asked_at_ns = self._used_on_cpu(), self._delay_ns(), time.perf_counter_ns()
+        reveal(late)
         called = self._calls_of(self._ask("BURST", {"inputs": list(inputs)}, "burst").get("outputs"), len(inputs))
         if self._device.type == "cpu" or self._outputs:
             called = self._all_taken(called)
@@ -369,14 +390,29 @@ class Session:
         numbers = ("count", "device_ns", "host_ns")
         return [{"name": printable(row["name"]), **{key: self._natural(row, key) for key in numbers}} for row in rows]
 
-    def _ask(self, kind: str, fields: dict[str, Any], expected: str, fds: tuple[int, ...] = ()) -> dict[str, Any]:
+    def _ask(
+        self,
+        kind: str,
+        fields: dict[str, Any],
+        expected: str,
+        fds: tuple[int, ...] = (),
+        held: Callable[[], None] | None = None,
+    ) -> dict[str, Any]:
+        """The answer to a request; `held` is called as soon as the worker says that its device is held."""
         asked_at = time.monotonic()
-        with self._failures_named():
-            self._process.channel.send(kind, fields, fds, timeout_s=self._left_s)
+        self._send(kind, fields, fds)
+        if held:
+            self._receive("held", self._left_s)
+            held()
+            self._send("GO", {})
         answer = self._receive(expected, self._left_s)
         self._answered_at_ns = time.perf_counter_ns()
         self._left_s = max(0.0, self._left_s - (time.monotonic() - asked_at))
         return answer
+
+    def _send(self, kind: str, fields: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        with self._failures_named():
+            self._process.channel.send(kind, fields, fds, timeout_s=self._left_s)
 
     def _receive(self, expected: str, timeout_s: float) -> dict[str, Any]:
         with self._failures_named():

@@ -53,8 +53,13 @@ def as_it_is(value: Any) -> Any:
     return value
 
 
+def nothing() -> None:
+    """Nothing to do while the device is held."""
+
+
 class Timer(Protocol):
-    """Times one call at a time. `keep` copies what the call returned; the copy is handed back with the sample."""
+    """Times one call at a time. `keep` copies what the call returned; the copy is handed back with the sample. `held` is called
+    once, while nothing but copy engines can work on the device."""
 
     unheld: str  # why work on another queue can begin before the clock; empty if it cannot, or if nobody wanted that
 
@@ -63,7 +68,9 @@ class Timer(Protocol):
         """The objects and classes that a time is made by."""
         ...
 
-    def time(self, call: Callable[[], Any], sleep_ns: int, keep: Keep = as_it_is) -> tuple[Sample, Any]:
+    def time(
+        self, call: Callable[[], Any], sleep_ns: int, keep: Keep = as_it_is, held: Callable[[], object] = nothing
+    ) -> tuple[Sample, Any]:
         """Empty the caches, run `call` once, copy its output in queue order, wait for the whole device."""
         ...
 
@@ -95,8 +102,11 @@ class CpuTimer:
     def parts(self) -> tuple[Any, ...]:
         return self, CpuTimer
 
-    def time(self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is) -> tuple[Sample, Any]:
+    def time(
+        self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is, held: Callable[[], object] = nothing
+    ) -> tuple[Sample, Any]:
         self._evict()
+        held()
         return self.run(call, keep)
 
     def run(self, call: Callable[[], Any], keep: Keep = as_it_is) -> tuple[Sample, Any]:
@@ -129,8 +139,11 @@ class GpuTimer:
     def parts(self) -> tuple[Any, ...]:
         return self, GpuTimer, *self._holder.parts
 
-    def time(self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is) -> tuple[Sample, Any]:
+    def time(
+        self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is, held: Callable[[], object] = nothing
+    ) -> tuple[Sample, Any]:
         waited_ns = self._holder.hold(sleep_ns)
+        held()
         self._record(self._start)
         host_start_ns = self._now()
         output = call()

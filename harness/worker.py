@@ -78,7 +78,8 @@ class Inputs:
 class Worker:
     """The submission, its mapped inputs and its last output."""
 
-    def __init__(self) -> None:
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
         self._device = torch.device("cpu")
         self._module: Any = None
         self._timer: Timer | None = None
@@ -140,15 +141,21 @@ class Worker:
     def _compare(self, fds: list[int], name: str) -> Answer:
         return "compared", {"changed": self._inputs[name].changed()}
 
-    def _call(self, fds: list[int], inputs: str, timed: bool, sleep_ns: int, describe: bool) -> Answer:
+    def _call(self, fds: list[int], inputs: str, timed: bool, sleep_ns: int, describe: bool, held: bool) -> Answer:
         data, timer = self._inputs[inputs].value, self._timer
         assert timer is not None
         call = lambda: self._module.custom_kernel(data)  # noqa: E731
-        sample, output = timer.time(call, sleep_ns, self._keep) if timed else timer.run(call, self._keep)
+        told = self._tell_held if held else timing.nothing
+        sample, output = timer.time(call, sleep_ns, self._keep, told) if timed else timer.run(call, self._keep)
         if tampered := self._changed():
             return tampered
         description = self._describe(data) if describe else None
         return self._called(sample, output, description)
+
+    def _tell_held(self) -> None:
+        """Tell the referee that the device is held, and wait until the contents are complete."""
+        self._channel.send("held", {})
+        self._channel.receive()
 
     def _keep(self, output: Any) -> Any:
         """The copy of an output that the referee will get."""
@@ -291,7 +298,7 @@ def _own_frames(error: BaseException) -> list[list[Any]]:
 
 def serve(channel: Channel) -> None:
     """Answer requests until the referee hangs up."""
-    worker = Worker()
+    worker = Worker(channel)
     channel.send("ready", {})
     while True:
         try:

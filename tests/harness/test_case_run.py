@@ -75,7 +75,7 @@ class FakeWorker:
     def lend_for_outputs(self, calls, like):
         self.log.append(f"room for {calls} outputs")
 
-    def burst(self, names):
+    def burst(self, names, late):
         self.log.append(f"burst of {len(names)}")
         self.names = list(names)
         wall_ns = len(names) * (self.bursts_ns.pop(0) if self.bursts_ns else 10)
@@ -100,7 +100,7 @@ class FakeWorker:
     def unmap(self, name):
         self.log.append("unmap")
 
-    def call(self, name, timed=False, sleep_ns=0, describe=False, take=False):
+    def call(self, name, timed=False, sleep_ns=0, describe=False, take=False, late=None):
         self.calls += 1
         self.names.append(name)
         if self.calls >= self.raises_at:

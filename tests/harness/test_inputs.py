@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from test_codec import same, values
 
-from harness import inputs, memory, session
+from harness import memory, session
 from harness.codec import snapshot
 from harness.inputs import InputBuffers
 from harness.process import Limits, WorkerProcess
@@ -59,33 +59,6 @@ def test_on_a_gpu_the_memory_counts_that_was_free_before_the_submission(worker, 
     assert worker.room_for(buffers) == sets
     monkeypatch.setattr(InputBuffers, "copied", True)
     assert worker.room_for(buffers) == 1  # the worker would have to copy each set before it is called
-
-
-@pytest.mark.parametrize("sizes", [(9 << 18, 5), (9 << 18, 5 << 20), (7, 5), (0, 3)])
-def test_sets_become_complete_together(monkeypatch, sizes):
-    """A thread that saw one complete set early, or one complete storage, could work on it before the clock runs."""
-    sets, seen = [InputBuffers(device_ipc=False) for _ in range(3)], []
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    for number, buffers in enumerate(sets, 1):
-        buffers.prepare(lambda number=number: tuple(torch.full((size,), float(number)) for size in sizes))
-        for buffer in buffers._buffers:
-            buffer.on_device = True  # as far as the order is concerned
-    foreach = torch.ops.aten._foreach_copy_
-
-    def at_once(to, of):
-        seen.extend(bool(memory.byte_view(s)[-4:].any()) for buffers in sets for s in buffers.storages if s.nbytes())
-        foreach(to, of)
-
-    monkeypatch.setattr(torch.ops.aten, "_foreach_copy_", at_once)
-    inputs.pour_together(sets)
-    assert len(seen) == 3 * sum(size > 0 for size in sizes)
-    assert not any(seen)  # until then
-    for number, buffers in enumerate(sets, 1):
-        assert all(bool((part == number).all()) for part in buffers.value)
-        pairs = zip(buffers.storages, buffers._originals, strict=True)
-        assert all(torch.equal(memory.byte_view(lent), memory.byte_view(own)) for lent, own in pairs)
-        buffers.close()
 
 
 def test_an_empty_tensor_of_a_gpu_is_nothing_to_copy(buffers):

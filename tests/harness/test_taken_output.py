@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from harness.codec import encode
 from harness.defences import Defences
 from harness.inputs import InputBuffers
 from harness.process import Limits, WorkerProcess
+from harness.protocol import Channel
 from harness.session import Session
 from harness.timing import Cold
 from harness.worker import Worker
@@ -21,7 +23,7 @@ def test_an_output_that_was_not_copied_is_complete_when_it_is_taken(monkeypatch,
     """Else a queue that nobody has waited for would look like a wrong output instead of a fast one."""
     waited, output = [], torch.arange(4, dtype=torch.float32)
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    worker = Worker()
+    worker = Worker(Channel(socket.socket()))
     worker._device, worker._outputs = torch.device("cuda"), [encode(output)]
     worker._checks = {"copied_at_return": copied_at_return, "poisoned_memory": False}
     fd = memory.create_memfd("test", output.nbytes)
@@ -184,7 +186,7 @@ def test_where_no_device_memory_can_be_lent(lending):
 
 
 def test_the_default_device_of_a_submission_is_not_the_workers():
-    worker, output = Worker(), torch.arange(4, dtype=torch.float32)
+    worker, output = Worker(Channel(socket.socket())), torch.arange(4, dtype=torch.float32)
     worker._outputs, worker._checks = [encode(output)], {"copied_at_return": True, "poisoned_memory": False}
     fd = memory.create_memfd("test", output.nbytes)
     with torch.device("meta"):
