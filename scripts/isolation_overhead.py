@@ -20,6 +20,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ from harness.protocol import Frame  # noqa: E402
 from harness.referee import Request, Workers, harness_version  # noqa: E402
 from harness.session import Session  # noqa: E402
 from harness.stats import summarize  # noqa: E402
+from harness.timing import nothing  # noqa: E402
 from harness.worker import Worker, failure  # noqa: E402
 from popcorn.cases import Case  # noqa: E402
 
@@ -57,6 +59,20 @@ LINE = "{:<58} {:>12} {:>12} {:>8} {:>9}  {}"
 ACCOUNTS = ("quiet_worker", "referee_clock")
 
 
+class WorkersEnd:
+    """The channel as the worker in this process sees it: when it says that the device is held, the inputs are completed."""
+
+    def __init__(self) -> None:
+        self.complete: Callable[[], None] = nothing
+
+    def send(self, kind: str, fields: dict[str, Any]) -> None:
+        """The device is held."""
+        self.complete()
+
+    def receive(self) -> None:
+        """They are complete."""
+
+
 class InProcess:
     """Stands where a WorkerProcess and its channel stand: the worker's own code, called in this process."""
 
@@ -64,7 +80,8 @@ class InProcess:
     alive = True
 
     def __init__(self) -> None:
-        self.worker, self.channel = Worker(), self
+        self.there = WorkersEnd()
+        self.worker, self.channel = Worker(self.there), self  # type: ignore[arg-type]
         self._answer: tuple[str, dict[str, Any]] = ("ready", {})
 
     def send(self, kind: str, fields: dict[str, Any], fds: tuple[int, ...] = (), timeout_s: float | None = None) -> None:
@@ -108,6 +125,10 @@ class UnisolatedSession(Session):
     def __init__(self, submission: Path, device: torch.device):
         self._here = InProcess()
         super().__init__(self._here, submission, device, 300.0, Defences().without(*ACCOUNTS))  # type: ignore[arg-type]
+
+    def _ask(self, *request: Any, held: Callable[[], None] | None = None) -> dict[str, Any]:
+        self._here.there.complete = held or nothing
+        return super()._ask(*request)
 
     def map(self, name: str, inputs: InputBuffers) -> None:
         """Show the worker the buffers themselves: a process cannot open its own device memory by handle."""

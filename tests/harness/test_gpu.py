@@ -112,7 +112,7 @@ def read_only(tmp_path) -> str:
 def test_a_burst_has_contents_of_its_own_and_outputs_in_device_memory(tmp_path, read_only, monkeypatch, size):
     """No call can return what another one made, and none is made when its output is taken."""
     burst, delivered, names, lent_bytes = Session.burst, Session._delivered, [], []
-    monkeypatch.setattr(Session, "burst", lambda session, inputs: names.append(inputs) or burst(session, inputs))
+    monkeypatch.setattr(Session, "burst", lambda session, inputs, late: names.append(inputs) or burst(session, inputs, late))
 
     def deliver(session, asked, lent):
         lent_bytes.append(lent.nbytes)
