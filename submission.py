@@ -11,7 +11,7 @@ DISPATCH_TABLE = {
         {'shape': [4, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_wide', 'cluster': 16, 'groups': 1}},
         {'shape': [32, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_wide', 'cluster': 3, 'groups': 1}},
         {'shape': [32, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 2, 'groups': 2}},
-        {'shape': [64, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'fp8_wide', 'cluster': 2, 'groups': 1}},
+        {'shape': [64, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 2, 'groups': 1}},
         {'shape': [64, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 2, 'groups': 1}},
         {'shape': [256, 1, 1024, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 1, 'groups': 1}},
         {'shape': [256, 1, 8192, 16], 'backend': 'cuda', 'params': {'kernel': 'mxfp4', 'cluster': 1, 'groups': 1}},
@@ -3318,12 +3318,16 @@ __device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], f
   }
 }
 
-// Factors of the softmax's four rows, for the output's two: those of lane / 4 and lane / 4 + 8 are with lane (lane / 8).
-__device__ __forceinline__ void scale_output(Output& o, const float (&alpha)[4], int lane) {
+// What a lane has of the softmax's four rows, for the output's two: those of lane / 4 and lane / 4 + 8 are with lane (lane / 8).
+__device__ __forceinline__ float2 of_output_rows(const float (&x)[4], int lane) {
   const int src = lane >> 3;
-  const float a0 = __shfl_sync(~0u, alpha[0], src), a1 = __shfl_sync(~0u, alpha[1], src);
-  const float a2 = __shfl_sync(~0u, alpha[2], src), a3 = __shfl_sync(~0u, alpha[3], src);
-  o.scale((lane & 4) ? a1 : a0, (lane & 4) ? a3 : a2);
+  const float x0 = __shfl_sync(~0u, x[0], src), x1 = __shfl_sync(~0u, x[1], src);
+  const float x2 = __shfl_sync(~0u, x[2], src), x3 = __shfl_sync(~0u, x[3], src);
+  return (lane & 4) ? make_float2(x1, x3) : make_float2(x0, x2);
+}
+__device__ __forceinline__ void scale_output(Output& o, const float (&alpha)[4], int lane) {
+  const float2 factor = of_output_rows(alpha, lane);
+  o.scale(factor.x, factor.y);
 }
 
 // P of the tile goes to shared memory in f16; maximum and sum are updated. If a maximum grew, whoever holds the output hears by what:
@@ -3442,6 +3446,7 @@ template <Kv KV>
 constexpr int INBOX_BYTES = (UNITS + MAX_CLUSTER) * UNIT_BYTES<KV>;   // cluster * ceil(64 / cluster) units
 constexpr int swap_bytes(int warpgroups) { return 2 * (warpgroups - 1) * 8 * 128 * 16; }
 constexpr int TOTALS_BARRIER = 11, SUMS_BARRIER = 13, FINISH_BARRIER = 15;
+constexpr int WRITING_LANES = 4;                           // of a warp that made scores: each has four rows' maxima and sums
 
 // Shared memory of the combine; every block of a cluster has the same layout. swap and outbox overlay the KV stages, the inbox the queries: a
 // block that has every other's (max, sum) knows that all have made their last scores.
@@ -3519,21 +3524,19 @@ __device__ __forceinline__ float4 acc_float4(const Output& x, int c, int k) {
 }
 
 // Sums of the four warps of a warpgroup (each saw other tokens), for the warp that sends them.
-template <int SCORING>
 __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int wg, int warp, int lane) {
 #pragma unroll
   for (int i = 0; i < 4; i++)
 #pragma unroll
     for (int o = 4; o < 32; o <<= 1) x.l[i] += __shfl_xor_sync(~0u, x.l[i], o);
-  if (lane < 4) {
+  if (lane < WRITING_LANES) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int r = (i >> 1) * 8 + lane * 2 + (i & 1);
       e.warp_sum[(wg * 4 + warp) * ROWS + r] = x.l[i];
-      e.maxima[wg * ROWS + r] = x.m[i];                  // all four warps write the same
+      if (warp == 0) e.maxima[wg * ROWS + r] = x.m[i];   // all four have the same
     }
   }
-  bar_arrive(SUMS_BARRIER, (SCORING * 4 + 1) * 32);
 }
 
 // (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster. By one warp, whose two halves take ranks in turn.
@@ -3576,15 +3579,14 @@ __device__ __forceinline__ void add_sums(const Args& a, const Work& w, const Exc
   if (a.groups > 1) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + row] = make_float2(common, sum);
 }
 
-// One warp of a block that holds no output. N threads do.
+// One warp of a block that holds no output, when the sums of the block's warps are there. N threads hold output.
 template <int SCORING, int N>
 __device__ __forceinline__ void exchange_sums(const Args& a, const Work& w, const Exchange& e, int lane) {
-  bar_sync(SUMS_BARRIER, (SCORING * 4 + 1) * 32);
   send_sums<SCORING>(a, w, e, lane);
   if (a.cluster > 1) mbar_poll(e.table_full, 0);
   __syncwarp();
   add_sums(a, w, e, lane);
-  bar_arrive(TOTALS_BARRIER, N + 32);
+  bar_sync(TOTALS_BARRIER, N + 32);                      // it needs not wait; compute-sanitizer does not follow who only arrives
 }
 
 // Row half k (rows lane / 4 + 8 k) is gathered by warpgroup k: what another warpgroup gives it, through shared memory.
@@ -3738,20 +3740,17 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
   if (NWG == 1) {
     deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
     deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
-  } else if (wg == 0) {
-    give_rows<NWG>(e, x, 1, wg, tid & 127);
-    bar_sync(FINISH_BARRIER, N);
-    take_rows<NWG>(e, x, 0, tid & 127);
-    deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
-  } else if (wg == 1) {
-    give_rows<NWG>(e, x, 0, wg, tid & 127);
-    bar_sync(FINISH_BARRIER, N);
-    take_rows<NWG>(e, x, 1, tid & 127);
-    deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
   } else {
-    give_rows<NWG>(e, x, 0, wg, tid & 127);
-    give_rows<NWG>(e, x, 1, wg, tid & 127);
+    if (wg != 0) give_rows<NWG>(e, x, 0, wg, tid & 127);
+    if (wg != 1) give_rows<NWG>(e, x, 1, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
+    if (wg == 0) {
+      take_rows<NWG>(e, x, 0, tid & 127);
+      deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
+    } else if (wg == 1) {
+      take_rows<NWG>(e, x, 1, tid & 127);
+      deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
+    }
   }
   const Share mine(a, w.rank);
   if (a.cluster > 1) {
@@ -3871,6 +3870,7 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, QueryRows<QUERY
     if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);
   };
   const Exchange e = B::exchange(smem);
+  float2 reference;
   // One copy of everything, for the instruction cache: also a warpgroup without tiles comes by once.
 #pragma unroll 1
   for (int i = 0, t = wg; i < max(mine, 1); i++, t += NWG) {
@@ -3878,12 +3878,15 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, QueryRows<QUERY
       start(t);
       softmax(i, t);
     }
-    if (i + 1 >= mine) reduce_sums<NWG>(e, x, wg, ww, lane);
+    if (i + 1 >= mine) {
+      reduce_sums(e, x, wg, ww, lane);
+      if (lane < WRITING_LANES) mbar_arrive(tile0 + B::SUMS_FULL);
+      reference = of_output_rows(x.m, lane);
+    }
     if (mine > 0) output(i, t);
   }
-  __syncwarp();                                          // another lane wrote the maxima
-  const float reference[2] = {e.maxima[wg * ROWS + (lane >> 2)], e.maxima[wg * ROWS + 8 + (lane >> 2)]};
-  combine<KV, NWG>(a, w, e, o, reference, kv_scale, wg, ww, lane);
+  const float maxima[2] = {reference.x, reference.y};
+  combine<KV, NWG>(a, w, e, o, maxima, kv_scale, wg, ww, lane);
 }
 """
 
@@ -3895,7 +3898,7 @@ CUDA_DIRECT = r"""// MLA decode over an fp8 (e4m3) or bf16 KV cache: the copy en
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
 template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
 struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, NWG * 128 + 32> {
-  static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
+  static constexpr int BLOCKS = BLOCKS_, SUMS_FULL = Direct::END, SMEM = SUMS_FULL + 8;
   static constexpr bool PAGED = PAGED_;
 };
 
@@ -3941,6 +3944,7 @@ struct Producer {
   // A tile for every warpgroup at once, the others when the queries are there: they would keep them.
   __device__ __forceinline__ void run(int lane) {
     if (lane == 0) {
+      mbar_init(tile0 + L::SUMS_FULL, L::SCORING * 4 * WRITING_LANES);
       L::init_tiles(smem, 1);
       prefetch_map(wide_map);
       prefetch_map(rope_map);
@@ -3971,6 +3975,7 @@ mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__
   if (warp < QUERY_WARPS<L>) q.load(a, w, warp, lane);
   if (warp == L::HOLDING * 4) {
     Producer<L>{a, w, &wide_map, &rope_map, smem}.run(lane);
+    mbar_poll(smem_u32(smem) + L::SUMS_FULL, 0);
     exchange_sums<L::SCORING, L::HOLDING * 128>(a, w, L::exchange(smem), lane);
   } else {
     multiply<L>(a, w, q, smem, warp, lane);
@@ -4384,8 +4389,13 @@ struct Scorer {
       if (warp == 0 && lane == 0 && t + L::PACKED < w.tiles) load_packed<L>(rows, t + L::PACKED, at.reused(), smem0);
     }
     const Exchange e = L::exchange(smem);
-    reduce_sums<L::SCORING>(e, softmax, wg, warp, lane);
-    if (wg == 0 && warp == 1) exchange_sums<L::SCORING, 128>(a, w, e, lane);
+    reduce_sums(e, softmax, wg, warp, lane);
+    // Not by an mbarrier, which some lanes would arrive at: the compiler then forgets that the loop's counters are the same in all. 269 us for 254.
+    bar_arrive(SUMS_BARRIER, (L::SCORING * 4 + 1) * 32);
+    if (wg == 0 && warp == 1) {
+      bar_sync(SUMS_BARRIER, (L::SCORING * 4 + 1) * 32);
+      exchange_sums<L::SCORING, 128>(a, w, e, lane);
+    }
   }
 };
 

@@ -151,12 +151,16 @@ __device__ __forceinline__ void raise_maximum(Softmax& x, const float (&s)[8], f
   }
 }
 
-// Factors of the softmax's four rows, for the output's two: those of lane / 4 and lane / 4 + 8 are with lane (lane / 8).
-__device__ __forceinline__ void scale_output(Output& o, const float (&alpha)[4], int lane) {
+// What a lane has of the softmax's four rows, for the output's two: those of lane / 4 and lane / 4 + 8 are with lane (lane / 8).
+__device__ __forceinline__ float2 of_output_rows(const float (&x)[4], int lane) {
   const int src = lane >> 3;
-  const float a0 = __shfl_sync(~0u, alpha[0], src), a1 = __shfl_sync(~0u, alpha[1], src);
-  const float a2 = __shfl_sync(~0u, alpha[2], src), a3 = __shfl_sync(~0u, alpha[3], src);
-  o.scale((lane & 4) ? a1 : a0, (lane & 4) ? a3 : a2);
+  const float x0 = __shfl_sync(~0u, x[0], src), x1 = __shfl_sync(~0u, x[1], src);
+  const float x2 = __shfl_sync(~0u, x[2], src), x3 = __shfl_sync(~0u, x[3], src);
+  return (lane & 4) ? make_float2(x1, x3) : make_float2(x0, x2);
+}
+__device__ __forceinline__ void scale_output(Output& o, const float (&alpha)[4], int lane) {
+  const float2 factor = of_output_rows(alpha, lane);
+  o.scale(factor.x, factor.y);
 }
 
 // P of the tile goes to shared memory in f16; maximum and sum are updated. If a maximum grew, whoever holds the output hears by what:

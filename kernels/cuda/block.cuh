@@ -99,6 +99,7 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, QueryRows<QUERY
     if (lane == 0) mbar_arrive(empty + (uint32_t)t % STAGES * 8);
   };
   const Exchange e = B::exchange(smem);
+  float2 reference;
   // One copy of everything, for the instruction cache: also a warpgroup without tiles comes by once.
 #pragma unroll 1
   for (int i = 0, t = wg; i < max(mine, 1); i++, t += NWG) {
@@ -106,10 +107,13 @@ __device__ __forceinline__ void multiply(const Args& a, Work& w, QueryRows<QUERY
       start(t);
       softmax(i, t);
     }
-    if (i + 1 >= mine) reduce_sums<NWG>(e, x, wg, ww, lane);
+    if (i + 1 >= mine) {
+      reduce_sums(e, x, wg, ww, lane);
+      if (lane < WRITING_LANES) mbar_arrive(tile0 + B::SUMS_FULL);
+      reference = of_output_rows(x.m, lane);
+    }
     if (mine > 0) output(i, t);
   }
-  __syncwarp();                                          // another lane wrote the maxima
-  const float reference[2] = {e.maxima[wg * ROWS + (lane >> 2)], e.maxima[wg * ROWS + 8 + (lane >> 2)]};
-  combine<KV, NWG>(a, w, e, o, reference, kv_scale, wg, ww, lane);
+  const float maxima[2] = {reference.x, reference.y};
+  combine<KV, NWG>(a, w, e, o, maxima, kv_scale, wg, ww, lane);
 }

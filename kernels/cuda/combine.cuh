@@ -24,6 +24,7 @@ template <Kv KV>
 constexpr int INBOX_BYTES = (UNITS + MAX_CLUSTER) * UNIT_BYTES<KV>;   // cluster * ceil(64 / cluster) units
 constexpr int swap_bytes(int warpgroups) { return 2 * (warpgroups - 1) * 8 * 128 * 16; }
 constexpr int TOTALS_BARRIER = 11, SUMS_BARRIER = 13, FINISH_BARRIER = 15;
+constexpr int WRITING_LANES = 4;                           // of a warp that made scores: each has four rows' maxima and sums
 
 // Shared memory of the combine; every block of a cluster has the same layout. swap and outbox overlay the KV stages, the inbox the queries: a
 // block that has every other's (max, sum) knows that all have made their last scores.
@@ -101,21 +102,19 @@ __device__ __forceinline__ float4 acc_float4(const Output& x, int c, int k) {
 }
 
 // Sums of the four warps of a warpgroup (each saw other tokens), for the warp that sends them.
-template <int SCORING>
 __device__ __forceinline__ void reduce_sums(const Exchange& e, Softmax& x, int wg, int warp, int lane) {
 #pragma unroll
   for (int i = 0; i < 4; i++)
 #pragma unroll
     for (int o = 4; o < 32; o <<= 1) x.l[i] += __shfl_xor_sync(~0u, x.l[i], o);
-  if (lane < 4) {
+  if (lane < WRITING_LANES) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int r = (i >> 1) * 8 + lane * 2 + (i & 1);
       e.warp_sum[(wg * 4 + warp) * ROWS + r] = x.l[i];
-      e.maxima[wg * ROWS + r] = x.m[i];                  // all four warps write the same
+      if (warp == 0) e.maxima[wg * ROWS + r] = x.m[i];   // all four have the same
     }
   }
-  bar_arrive(SUMS_BARRIER, (SCORING * 4 + 1) * 32);
 }
 
 // (max, sum) of the block, over its warpgroups, to the tables of all blocks of the cluster. By one warp, whose two halves take ranks in turn.
@@ -158,15 +157,14 @@ __device__ __forceinline__ void add_sums(const Args& a, const Work& w, const Exc
   if (a.groups > 1) a.part_ml[((size_t)w.block * a.groups + w.group) * ROWS + row] = make_float2(common, sum);
 }
 
-// One warp of a block that holds no output. N threads do.
+// One warp of a block that holds no output, when the sums of the block's warps are there. N threads hold output.
 template <int SCORING, int N>
 __device__ __forceinline__ void exchange_sums(const Args& a, const Work& w, const Exchange& e, int lane) {
-  bar_sync(SUMS_BARRIER, (SCORING * 4 + 1) * 32);
   send_sums<SCORING>(a, w, e, lane);
   if (a.cluster > 1) mbar_poll(e.table_full, 0);
   __syncwarp();
   add_sums(a, w, e, lane);
-  bar_arrive(TOTALS_BARRIER, N + 32);
+  bar_sync(TOTALS_BARRIER, N + 32);                      // it needs not wait; compute-sanitizer does not follow who only arrives
 }
 
 // Row half k (rows lane / 4 + 8 k) is gathered by warpgroup k: what another warpgroup gives it, through shared memory.
@@ -320,20 +318,17 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
   if (NWG == 1) {
     deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
     deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
-  } else if (wg == 0) {
-    give_rows<NWG>(e, x, 1, wg, tid & 127);
-    bar_sync(FINISH_BARRIER, N);
-    take_rows<NWG>(e, x, 0, tid & 127);
-    deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
-  } else if (wg == 1) {
-    give_rows<NWG>(e, x, 0, wg, tid & 127);
-    bar_sync(FINISH_BARRIER, N);
-    take_rows<NWG>(e, x, 1, tid & 127);
-    deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
   } else {
-    give_rows<NWG>(e, x, 0, wg, tid & 127);
-    give_rows<NWG>(e, x, 1, wg, tid & 127);
+    if (wg != 0) give_rows<NWG>(e, x, 0, wg, tid & 127);
+    if (wg != 1) give_rows<NWG>(e, x, 1, wg, tid & 127);
     bar_sync(FINISH_BARRIER, N);
+    if (wg == 0) {
+      take_rows<NWG>(e, x, 0, tid & 127);
+      deliver_rows<KV>(a, w, e, x, v_scale, 0, warp, lane);
+    } else if (wg == 1) {
+      take_rows<NWG>(e, x, 1, tid & 127);
+      deliver_rows<KV>(a, w, e, x, v_scale, 1, warp, lane);
+    }
   }
   const Share mine(a, w.rank);
   if (a.cluster > 1) {

@@ -5,7 +5,7 @@
 // BLOCKS: blocks per SM that the registers and the shared memory are sized for. PAGED: rows are found through the block table.
 template <Kv KV, int NWG, int STAGES, int BLOCKS_, bool PAGED_>
 struct Direct : Block<KV, NWG, NWG, STAGES, TILE_BYTES<KV>, 2 * NWG, NWG * 128 + 32> {
-  static constexpr int BLOCKS = BLOCKS_, SMEM = Direct::END;
+  static constexpr int BLOCKS = BLOCKS_, SUMS_FULL = Direct::END, SMEM = SUMS_FULL + 8;
   static constexpr bool PAGED = PAGED_;
 };
 
@@ -51,6 +51,7 @@ struct Producer {
   // A tile for every warpgroup at once, the others when the queries are there: they would keep them.
   __device__ __forceinline__ void run(int lane) {
     if (lane == 0) {
+      mbar_init(tile0 + L::SUMS_FULL, L::SCORING * 4 * WRITING_LANES);
       L::init_tiles(smem, 1);
       prefetch_map(wide_map);
       prefetch_map(rope_map);
@@ -81,6 +82,7 @@ mla_direct(const __grid_constant__ CUtensorMap wide_map, const __grid_constant__
   if (warp < QUERY_WARPS<L>) q.load(a, w, warp, lane);
   if (warp == L::HOLDING * 4) {
     Producer<L>{a, w, &wide_map, &rope_map, smem}.run(lane);
+    mbar_poll(smem_u32(smem) + L::SUMS_FULL, 0);
     exchange_sums<L::SCORING, L::HOLDING * 128>(a, w, L::exchange(smem), lane);
   } else {
     multiply<L>(a, w, q, smem, warp, lane);

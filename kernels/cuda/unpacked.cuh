@@ -157,8 +157,13 @@ struct Scorer {
       if (warp == 0 && lane == 0 && t + L::PACKED < w.tiles) load_packed<L>(rows, t + L::PACKED, at.reused(), smem0);
     }
     const Exchange e = L::exchange(smem);
-    reduce_sums<L::SCORING>(e, softmax, wg, warp, lane);
-    if (wg == 0 && warp == 1) exchange_sums<L::SCORING, 128>(a, w, e, lane);
+    reduce_sums(e, softmax, wg, warp, lane);
+    // Not by an mbarrier, which some lanes would arrive at: the compiler then forgets that the loop's counters are the same in all. 269 us for 254.
+    bar_arrive(SUMS_BARRIER, (L::SCORING * 4 + 1) * 32);
+    if (wg == 0 && warp == 1) {
+      bar_sync(SUMS_BARRIER, (L::SCORING * 4 + 1) * 32);
+      exchange_sums<L::SCORING, 128>(a, w, e, lane);
+    }
   }
 };
 

@@ -17,8 +17,13 @@ FAULTS = {
         "  if (a.cluster > 1) cluster_wait();                     // nobody leaves while its outbox is being read\n",
         "",
     ),
-    "sums without the last tile": ("block.cuh", "if (i + 1 >= mine) reduce_sums", "if (i + 2 == max(mine, 2)) reduce_sums"),
-    "totals before they are there": ("combine.cuh", "bar_sync(TOTALS_BARRIER, N + 32);", "bar_arrive(TOTALS_BARRIER, N + 32);"),
+    "sums without the last tile": ("block.cuh", "if (i + 1 >= mine) {", "if (i + 2 == max(mine, 2)) {"),
+    "sums before they are there": ("direct.cuh", "    mbar_poll(smem_u32(smem) + L::SUMS_FULL, 0);\n", ""),
+    "totals before they are there": (
+        "combine.cuh",
+        "  bar_sync(TOTALS_BARRIER, N + 32);                      // nobody",
+        "  bar_arrive(TOTALS_BARRIER, N + 32);                    // nobody",
+    ),
     "rows of the next sequence": (
         "block.cuh",
         "    if (rows < TILE) clear_rows<KV>(",

@@ -117,6 +117,21 @@ __global__ void handed_over(const int* in, int* out) {
   out[blockIdx.x * THREADS + threadIdx.x] = box[threadIdx.x & 31] + (threadIdx.x & ~31);
 }
 
+// The same, and after the warp has met one lane arrives for all of it.
+__global__ void spoken_for(const int* in, int* out) {
+  __shared__ int box[32];
+  __shared__ uint64_t full;
+  if (threadIdx.x == 0) init(&full, 1);
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    box[threadIdx.x] = in[threadIdx.x];
+    __syncwarp();
+    if (threadIdx.x == 0) arrive(&full);
+  }
+  wait(&full, 0);
+  out[blockIdx.x * THREADS + threadIdx.x] = box[threadIdx.x & 31] + (threadIdx.x & ~31);
+}
+
 // Three warps write late and announce it at a named barrier, where the fourth has waited for them and reads: the PTX ISA's producers and consumer.
 __global__ void announced(const int* in, int* out) {
   __shared__ int box[THREADS];
@@ -124,6 +139,41 @@ __global__ void announced(const int* in, int* out) {
   if (i < 96) {
     __nanosleep(2000);
     box[i] = in[i];
+    asm volatile("bar.arrive 1, 128;" ::: "memory");
+  } else {
+    asm volatile("bar.sync 1, 128;" ::: "memory");
+    for (int from = i - 96; from < 96; from += 32) out[blockIdx.x * THREADS + from] = box[from];
+    out[blockIdx.x * THREADS + i] = i;
+  }
+}
+
+// The same, and the reader answers: it announces what it has made at another barrier, where the writers wait for it.
+__global__ void answered(const int* in, int* out) {
+  __shared__ int box[96], answer[32];
+  const int i = threadIdx.x;
+  if (i < 96) {
+    box[i] = in[i];
+    asm volatile("bar.arrive 1, 128;" ::: "memory");
+    __nanosleep(2000);
+    asm volatile("bar.sync 2, 128;" ::: "memory");
+    out[blockIdx.x * THREADS + i] = answer[i & 31] + (i & ~31);
+  } else {
+    asm volatile("bar.sync 1, 128;" ::: "memory");
+    const int lane = i - 96;
+    answer[lane] = (box[lane] + box[lane + 32] + box[lane + 64] - 96) / 3;
+    asm volatile("bar.arrive 2, 128;" ::: "memory");
+    out[blockIdx.x * THREADS + i] = i;
+  }
+}
+
+// The writers have met among themselves before, at a barrier that says whether one of them wishes something.
+__global__ void voted(const int* in, int* out) {
+  __shared__ int box[96];
+  const int i = threadIdx.x;
+  if (i < 96) {
+    int wish;
+    asm volatile("{.reg .pred p, q; setp.gt.s32 q, %1, 1000; bar.red.or.pred p, 2, 96, q; selp.s32 %0, 1, 0, p;}" : "=r"(wish) : "r"(in[i]) : "memory");
+    box[i] = in[i] + wish;
     asm volatile("bar.arrive 1, 128;" ::: "memory");
   } else {
     asm volatile("bar.sync 1, 128;" ::: "memory");
@@ -150,7 +200,7 @@ __global__ void specialised(const int* in, int* out) {
 int main(int argc, char** argv) {
   const struct { const char* name; void (*kernel)(const int*, int*); } programs[] = {
       {"stores", stores}, {"counted_stores", counted_stores}, {"bulk_stores", bulk_stores}, {"loads", loads}, {"handed_over", handed_over},
-      {"announced", announced}, {"specialised", specialised}};
+      {"spoken_for", spoken_for}, {"announced", announced}, {"answered", answered}, {"voted", voted}, {"specialised", specialised}};
   for (const auto& program : programs) {
     if (argc < 2 || strcmp(argv[1], program.name)) continue;
     int host[2 * THREADS], *in, *out;
