@@ -28,8 +28,8 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 CONTROL = ROOT / "tests" / "support" / "sanitizer" / "control.cu"
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
-IN_A_BLOCK = ("loads", "handed_over", "spoken_for", "announced", "answered", "voted", "specialised")
-IN_A_CLUSTER = ("stores", "counted_stores", "bulk_stores")
+IN_A_BLOCK = ("loads", "handed_over", "spoken_for", "announced", "answered", "voted", "left_early", "specialised")
+IN_A_CLUSTER = ("stores", "counted_stores", "bulk_stores", "bulk_kept")
 KERNELS = [name for name in CUDA_KERNELS if not name.endswith("paged")]
 SCRIPT = """
 import sys

@@ -56,12 +56,11 @@ __global__ void __cluster_dims__(2) counted_stores(const int* in, int* out) {
   cluster.sync();
 }
 
-// A bulk copy from shared memory to another block's.
-__global__ void __cluster_dims__(2) bulk_stores(const int* in, int* out) {
+// A bulk copy from shared memory to that of a block of the cluster.
+static __device__ void bulk_copy(const int* in, int* out, uint32_t receiver) {
   __shared__ alignas(16) int from[THREADS], box[THREADS];
   __shared__ uint64_t bar;
   cg::cluster_group cluster = cg::this_cluster();
-  const uint32_t other = cluster.block_rank() ^ 1;
   if (threadIdx.x == 0) {
     init(&bar, 1);
     expect(&bar, BYTES);
@@ -70,13 +69,16 @@ __global__ void __cluster_dims__(2) bulk_stores(const int* in, int* out) {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   cluster.sync();
   if (threadIdx.x == 0)
-    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(in_block(box, other)),
-                 "r"(address(from)), "r"(BYTES), "r"(in_block(&bar, other))
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(in_block(box, receiver)),
+                 "r"(address(from)), "r"(BYTES), "r"(in_block(&bar, receiver))
                  : "memory");
   wait(&bar, 0);
   out[blockIdx.x * THREADS + threadIdx.x] = box[threadIdx.x];
   cluster.sync();
 }
+__global__ void __cluster_dims__(2) bulk_stores(const int* in, int* out) { bulk_copy(in, out, cg::this_cluster().block_rank() ^ 1); }
+// The receiver is the sender.
+__global__ void __cluster_dims__(2) bulk_kept(const int* in, int* out) { bulk_copy(in, out, cg::this_cluster().block_rank()); }
 
 // Bulk copies from global memory to one place, again and again: one mbarrier says that it is full, another that all have read it.
 __global__ void loads(const int* in, int* out) {
@@ -182,6 +184,20 @@ __global__ void voted(const int* in, int* out) {
   }
 }
 
+// One warp has left when the others exchange what they have, at a barrier that counts only them.
+__global__ void left_early(const int* in, int* out) {
+  __shared__ int box[96];
+  const int i = threadIdx.x;
+  if (i >= 96) {
+    out[blockIdx.x * THREADS + i] = i;
+    return;
+  }
+  __nanosleep(2000);
+  box[i] = in[(i + 64) % 96];
+  asm volatile("bar.sync 1, 96;" ::: "memory");
+  out[blockIdx.x * THREADS + i] = box[(i + 32) % 96];
+}
+
 // Warps that meet at one barrier come from different places in the code.
 __global__ void specialised(const int* in, int* out) {
   __shared__ int box[THREADS];
@@ -199,8 +215,8 @@ __global__ void specialised(const int* in, int* out) {
 
 int main(int argc, char** argv) {
   const struct { const char* name; void (*kernel)(const int*, int*); } programs[] = {
-      {"stores", stores}, {"counted_stores", counted_stores}, {"bulk_stores", bulk_stores}, {"loads", loads}, {"handed_over", handed_over},
-      {"spoken_for", spoken_for}, {"announced", announced}, {"answered", answered}, {"voted", voted}, {"specialised", specialised}};
+      {"stores", stores}, {"counted_stores", counted_stores}, {"bulk_stores", bulk_stores}, {"bulk_kept", bulk_kept}, {"loads", loads}, {"handed_over", handed_over},
+      {"spoken_for", spoken_for}, {"announced", announced}, {"answered", answered}, {"voted", voted}, {"left_early", left_early}, {"specialised", specialised}};
   for (const auto& program : programs) {
     if (argc < 2 || strcmp(argv[1], program.name)) continue;
     int host[2 * THREADS], *in, *out;
