@@ -9,13 +9,14 @@ from typing import Any, BinaryIO, Self
 
 import torch
 
+from harness.called import Called
 from harness.clock import Clock
 from harness.contestant import Contestant, Rival, Sampling
 from harness.errors import CallFailed, OutOfMemory
 from harness.inputs import InputBuffers
 from harness.policies import SEED_STEP, AfterCalls, Policy, StopRule
 from harness.problem import Problem
-from harness.session import Called, Session
+from harness.session import Session
 from harness.verdict import Verdict
 from popcorn.cases import Case
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.accounts import Ledger, hidden_launch_ns
+from harness.called import Called
 from harness.clock import Clock
 from harness.errors import CallFailed
 from harness.inputs import InputBuffers, reveal
 from harness.policies import Policy, Spent, StopRule
 from harness.problem import Problem
-from harness.session import Called, Session
+from harness.session import Session
 from harness.verdict import Verdict, judge
 
 MIN_SLEEP_NS, MAX_SLEEP_NS = 50_000, 20_000_000

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from harness.accounts import MAX_BURSTS, Ledger
+from harness.called import Burst, Called
 from harness.case_run import CaseRun
 from harness.contestant import MAX_SLEEP_NS
 from harness.defences import Defences
 from harness.errors import ClockTampered, OutOfMemory, SubmissionRaised
 from harness.inputs import InputBuffers
 from harness.policies import AfterCalls, Policy, weakened
-from harness.session import Burst, Called
 from harness.timing import Cold, Sample
 from popcorn.cases import parse_case
 
