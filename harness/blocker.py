@@ -258,10 +258,12 @@ class Blocker:
         self.begins_ns, self.needed_ns = self._calibrate(device, stamp)
         self.linger_ns = _linger_ns(self.begins_ns, self.needed_ns)
 
-    def hold(self, hold_ns: int) -> None:
+    def hold(self, hold_ns: int, behind: Callable[[], object] = lambda: None) -> None:
         """Take the device, behind what is on the current queue, for `hold_ns` and the time of the read; then keep it until the
-        current queue is about to begin its next kernel. Returns as soon as nothing else can run there. Raises NotHeld."""
-        self._fill(hold_ns)
+        current queue is about to begin its next kernel. Returns as soon as nothing else can run there. Raises NotHeld.
+
+        `behind` is called as soon as the device is asked for: what it puts on the current queue comes before anybody else's."""
+        self._fill(hold_ns, behind)
         if self.linger_ns:
             self._stay(self.linger_ns)
 
@@ -271,10 +273,11 @@ class Blocker:
         that got in before `linger`. Known once the device is idle."""
         return self._words[LOST] + self._words[LATE]
 
-    def _fill(self, hold_ns: int) -> None:
+    def _fill(self, hold_ns: int, behind: Callable[[], object] = lambda: None) -> None:
         number = self._occupy.arguments.launch = next(self._launches) & MAX_LAUNCH
         self._occupy.arguments.hold_ns = hold_ns
         self._launch(self._occupy, self._queue(self._index))
+        behind()
         asked_ns = self._now()
         while self._words[RUNNING] != number:
             if self._now() - asked_ns > RUNNING_LIMIT_NS:

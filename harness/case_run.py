@@ -129,7 +129,7 @@ class CaseRun:
                 same_layout = buffers.prepare(partial(self._problem.generate_input, self.contents[-1]))
                 self._both(Contestant.lend, self._name(buffers), buffers, same_layout)
             for buffers in sets:
-                buffers.pour()
+                buffers.pour(stage=len(sets) == 1)
         for self._present in sets:
             self._both(Contestant.turn_to, self._name(self._present), self._present)
             self._both(Contestant.see_new_contents)

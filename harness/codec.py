@@ -21,6 +21,7 @@ DTYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES.valu
 DETACH, CLONE = torch.Tensor.detach, torch.Tensor.clone
 RESOLVE_CONJ, RESOLVE_NEG = torch.Tensor.resolve_conj, torch.Tensor.resolve_neg
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
+NO_FUNCTION_MODES, NO_DISPATCH_MODES = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
 
 
 @dataclass
@@ -47,19 +48,25 @@ def decode(tree: Any, storages: list[torch.UntypedStorage]) -> Any:
     return _Reader(storages).node(tree, "", 0)
 
 
-def snapshot(value: Any, depth: int = 0) -> Any:
+def snapshot(value: Any) -> Any:
     """A copy of the nested value: every tensor detached, contiguous and alone in new storage.
 
-    What `encode` refuses stays as it is, such as values nested too deeply; nothing of a subclass is touched.
+    What `encode` refuses stays as it is, such as values nested too deeply; nothing of a subclass is touched, and no mode that
+    a submission has left active (torch.overrides, torch.utils._python_dispatch) hears of it.
     """
+    with NO_FUNCTION_MODES(), NO_DISPATCH_MODES():
+        return _copied(value, 0)
+
+
+def _copied(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         return value
     if isinstance(value, torch.Tensor) and type(value) in TENSOR_TYPES and value.layout is torch.strided:
         return CLONE(RESOLVE_NEG(RESOLVE_CONJ(DETACH(value))), memory_format=torch.contiguous_format)
     if type(value) in (tuple, list):
-        return type(value)(snapshot(item, depth + 1) for item in value)
+        return type(value)(_copied(item, depth + 1) for item in value)
     if type(value) is dict:
-        return {key: snapshot(item, depth + 1) for key, item in value.items()}
+        return {key: _copied(item, depth + 1) for key, item in value.items()}
     return value
 
 

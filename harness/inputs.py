@@ -60,6 +60,7 @@ class InputBuffers:
         self._next: Encoded | None = None  # prepared and not poured yet
         self._originals: list[torch.UntypedStorage] = []  # of `value`
         self._late: list[tuple[torch.Tensor, torch.Tensor]] = []  # lent bytes that are not revealed yet, and what they will be
+        self._staged: list[torch.Tensor] = []  # the latter in pinned host memory, if that was asked for
 
     @property
     def nbytes(self) -> int:
@@ -90,20 +91,23 @@ class InputBuffers:
             self._tree = self._next.tree
         return same
 
-    def pour(self) -> None:
-        """Put the prepared contents where workers see them, but for those that `reveal` adds.
+    def pour(self, stage: bool = False) -> None:
+        """Put the prepared contents where workers see them, but for those that `reveal` adds. `stage`: make ready for a copy
+        engine what is left, before anything is to be seen. Raises MemoryError if there is no host memory for that.
 
         Host storages are moved one by one, so the peak is the inputs once and their largest storage again.
         """
         assert self._next is not None
         storages, self._next = self._next.storages, None
-        late_bytes = _late_bytes([buffer.storage.nbytes() if buffer.on_device else 0 for buffer in self._buffers])
+        lent = [buffer.storage if buffer.on_device else None for buffer in self._buffers]
+        late_bytes = _late_bytes([storage.nbytes() if storage else 0 for storage in lent])
+        parts = zip(lent, storages, late_bytes, strict=True)
+        self._late = [(_end(storage, late), _end(new, late)) for storage, new, late in parts if storage and late]
+        self._staged = [_pinned(new) for _, new in self._late] if stage else []
         for index, buffer in enumerate(self._buffers):
             if buffer.on_device:
-                lent, contents = memory.byte_view(buffer.storage), memory.byte_view(storages[index])
-                early = lent.numel() - late_bytes[index]
-                lent[:early].copy_(contents[:early])
-                self._late += [(lent[early:], contents[early:])] if late_bytes[index] else []
+                early = buffer.storage.nbytes() - late_bytes[index]
+                memory.byte_view(buffer.storage)[:early].copy_(memory.byte_view(storages[index])[:early])
                 continue
             buffer.storage.copy_(storages[index])
             if storages[index].device.type == "cpu":
@@ -113,23 +117,23 @@ class InputBuffers:
 
     def staged(self) -> Callable[[], None]:
         """A call that reveals the contents by a copy engine, which another process cannot keep busy as it can the device."""
-        late = self.take_late()
+        staged, late = self._staged, self.take_late()
         if not late:
             return lambda: None
-        staged = [(lent, torch.empty(lent.shape, dtype=torch.uint8, pin_memory=True).copy_(new)) for lent, new in late]
+        pinned = staged or [_pinned(new) for _, new in late]
         queue = torch.cuda.Stream(late[0][0].device)
 
         def complete() -> None:
             with torch.cuda.stream(queue):
-                for lent, contents in staged:
-                    lent.copy_(contents, non_blocking=True)
+                for (lent, _), new in zip(late, pinned, strict=True):
+                    lent.copy_(new, non_blocking=True)
             queue.synchronize()
 
         return complete
 
     def take_late(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Lent bytes that are not revealed yet, and what they will be, for who does it now."""
-        late, self._late = self._late, []
+        late, self._late, self._staged = self._late, [], []
         return late
 
     @property
@@ -165,7 +169,7 @@ class InputBuffers:
 
     def forget(self) -> None:
         """Drop `value`; device memory that only the judge needed is free again."""
-        self._originals, self._late, self.value = [], [], None
+        self._originals, self._late, self._staged, self.value = [], [], [], None
 
     def close(self) -> None:
         """Give the memory back."""
@@ -203,6 +207,19 @@ def _wait_for_device() -> None:
     """Another process reads the buffers next: queue order does not reach it."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
+
+
+def _end(storage: torch.UntypedStorage, nbytes: int) -> torch.Tensor:
+    """The last bytes of a storage."""
+    return memory.byte_view(storage)[storage.nbytes() - nbytes :]
+
+
+def _pinned(contents: torch.Tensor) -> torch.Tensor:
+    """A copy in host memory that copy engines reach. Raises MemoryError."""
+    try:
+        return torch.empty(contents.shape, dtype=torch.uint8, pin_memory=True).copy_(contents)
+    except RuntimeError as error:
+        raise MemoryError(f"no pinned host memory: {error}") from None
 
 
 def _late_bytes(sizes: Sequence[int]) -> list[int]:

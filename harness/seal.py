@@ -9,6 +9,16 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import torch
+
+COPYING = (  # torch's operators that an output is copied by
+    "aten::detach", "aten::clone", "aten::resolve_conj", "aten::resolve_neg", "aten::copy_", "aten::empty_like",
+    "aten::empty_strided", "aten::empty.memory_format",
+)  # fmt: skip
+DISPATCH_KEYS = frozenset((
+    "CPU", "CUDA", "AutogradCPU", "AutogradCUDA", "ADInplaceOrView", "AutocastCPU", "AutocastCUDA", "BackendSelect",
+    "Conjugate", "Negative", "Functionalize", "Python", "PythonTLSSnapshot", "PythonDispatcher", "PreDispatch",
+))  # fmt: skip
 CLOCK_BYTES = 32  # of libc's clock_gettime: enough for any detour at its entry
 Part = tuple[Any, str, Any, Any, Any]
 
@@ -23,6 +33,12 @@ class Seal:
         self._read = ctypes.string_at
         self._clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
         self._clock_code = self._read(self._clock, CLOCK_BYTES)
+        self._describe = torch._C._dispatch_dump_table
+        self._kernels = tuple(map(self._kernels_of, COPYING))
+
+    def _kernels_of(self, operator: str) -> tuple[str, ...]:
+        """Which kernels an operator has where plain tensors come by; torch.library could put others there."""
+        return tuple(line for line in self._describe(operator).splitlines() if line.partition(":")[0] in DISPATCH_KEYS)
 
     def broken(self) -> str | None:
         """What is no longer what it was; None if everything is."""
@@ -34,6 +50,9 @@ class Seal:
                 return name
             if code is not None and (value.__code__ is not code or value.__defaults__ is not defaults):
                 return name
+        for operator, kernels in zip(COPYING, self._kernels, strict=True):
+            if self._kernels_of(operator) != kernels:
+                return operator
         return None if self._read(self._clock, CLOCK_BYTES) == self._clock_code else "clock_gettime"
 
 

@@ -375,7 +375,7 @@ class Session:
             self._receive("held", self._left_s)
             held()
             self._send("GO", {})
-        answer = self._receive(expected, self._left_s)
+        answer = self._receive(expected, max(0.0, self._left_s - (time.monotonic() - asked_at)))
         self._answered_at_ns = time.perf_counter_ns()
         self._left_s = max(0.0, self._left_s - (time.monotonic() - asked_at))
         return answer

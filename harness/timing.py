@@ -142,9 +142,8 @@ class GpuTimer:
     def time(
         self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is, held: Callable[[], object] = nothing
     ) -> tuple[Sample, Any]:
-        waited_ns = self._holder.hold(sleep_ns)
+        waited_ns = self._holder.hold(sleep_ns, self._begin)
         held()
-        self._record(self._start)
         host_start_ns = self._now()
         output = call()
         host_ns = self._now() - host_start_ns
@@ -166,6 +165,10 @@ class GpuTimer:
         self._synchronize(self._device)
         elapsed_ns = self._now() - start_ns
         return Sample(elapsed_ns, host_ns, True), keep(output)
+
+    def _begin(self) -> None:
+        """From here on the device's time counts, once it is let go: also that of what a thread puts on this queue meanwhile."""
+        self._record(self._start)
 
     def _copied(self, keep: Keep, output: Any, event: torch.cuda.Event) -> tuple[Any, int]:
         """A copy of the output, `event` recorded behind it, and how long both kept the host."""
@@ -203,12 +206,14 @@ class Sleeper:
     def parts(self) -> tuple[Any, ...]:
         return self, Sleeper
 
-    def hold(self, hold_ns: int) -> int:
-        """Wait, and queue both; returns at once. -> for how many ns something ran before; what does afterwards is not seen."""
+    def hold(self, hold_ns: int, behind: Callable[[], object]) -> int:
+        """Wait, and queue both and what `behind` does; returns at once. -> for how many ns something ran before; what does
+        afterwards is not seen."""
         busy_ns = _kept_ns(self._now, lambda: self._synchronize(self._device))
         self._evict()
         if hold_ns:
             self._sleep(int(hold_ns * self._cycles_per_ns))
+        behind()
         return max(0, busy_ns - IDLE_JITTER_NS)
 
     def _calibrate(self) -> float:
@@ -241,11 +246,12 @@ class Occupier:
     def parts(self) -> tuple[Any, ...]:
         return self, Occupier, self._blocker, Blocker
 
-    def hold(self, hold_ns: int) -> int:
-        """Returns once nothing else can run there. -> for how many ns something did before. Raises NotHeld."""
+    def hold(self, hold_ns: int, behind: Callable[[], object]) -> int:
+        """Returns once nothing else can run there; what `behind` puts on the current queue comes first. -> for how many ns
+        something ran before. Raises NotHeld."""
         busy_ns = _kept_ns(self._now, lambda: self._synchronize(self._device))
         self._clear()
-        return max(0, busy_ns + _kept_ns(self._now, lambda: self._blocker.hold(hold_ns)) - IDLE_JITTER_NS)
+        return max(0, busy_ns + _kept_ns(self._now, lambda: self._blocker.hold(hold_ns, behind)) - IDLE_JITTER_NS)
 
 
 def _kept_ns(now: Callable[[], int], step: Callable[[], Any]) -> int:

@@ -6,6 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.codec import DTYPES, decode, encode, snapshot
 from harness.errors import CodecError
@@ -195,3 +197,28 @@ def test_a_submission_may_ask_for_deterministic_algorithms(deterministic, dtype)
     storage = torch.UntypedStorage(16)
     tree = ["tensor", {"storage": 0, "dtype": str(dtype).removeprefix("torch."), "shape": [1], "stride": [1], "offset": 0}]
     assert decode(tree, [storage]).dtype is dtype
+
+
+def test_no_mode_that_was_left_active_hears_of_a_copy():
+    """Else a submission would compute while its output is copied, behind the clock's end."""
+    heard = []
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            heard.append(function)
+            return function(*args, **(kwargs or {}))
+
+    class Dispatched(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            heard.append(function)
+            return function(*args, **(kwargs or {}))
+
+    value = [torch.ones(3), {"a": torch.ones(2, 2).t()}]
+    with Functions(), Dispatched():
+        torch.ones(1)
+        assert heard  # they are active
+        heard.clear()
+        copy = snapshot(value)
+        assert not heard
+    assert torch.equal(copy[0], value[0])
+    assert torch.equal(copy[1]["a"], value[1]["a"])

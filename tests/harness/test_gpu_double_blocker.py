@@ -121,6 +121,15 @@ def test_every_thread_of_the_device_is_taken(driver, processors, threads):
     assert (second["name"], second["queue"], second["linger_ns"]) == ("linger", HURRIED_QUEUE, made.linger_ns)
 
 
+def test_what_comes_behind_the_hold_comes_before_anybody_else(driver):
+    """The start event: what another thread launches on the caller's queue later is timed."""
+    made = Blocker(DEVICE)
+    driver.log.clear()
+    made.hold(1000, lambda: driver.log.append("start"))
+    first, start, second = driver.log
+    assert (first["name"], start, second["name"]) == ("occupy", "start", "linger")
+
+
 def test_launches_are_told_apart(driver):
     made = Blocker(DEVICE)
     tried_out = len(driver.launches("occupy"))

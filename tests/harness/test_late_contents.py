@@ -78,29 +78,49 @@ def test_sets_become_complete_together(as_on_device, monkeypatch, sizes):
         buffers.close()
 
 
-def test_staged_contents_are_revealed_by_copies_from_pinned_host_memory(as_on_device, monkeypatch):
-    """The device's own copies would wait until it is let go."""
+@pytest.mark.parametrize("early", [True, False])
+def test_staged_contents_are_revealed_by_copies_from_pinned_host_memory(as_on_device, monkeypatch, early):
+    """The device's own copies would wait until it is let go. Staged early: before a worker can see any of the contents."""
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: threading.Event())
     monkeypatch.setattr(threading.Event, "synchronize", threading.Event.set, raising=False)
     monkeypatch.setattr(torch.cuda, "stream", contextlib.nullcontext)
-    empty, pinned = torch.empty, []
+    empty = torch.empty
+    seen = []
 
     def pinning(*shape, pin_memory=False, **options):
-        pinned.append(pin_memory)
+        if pin_memory:
+            seen.append([bool(memory.byte_view(storage).any()) for storage in buffers.storages])
         return empty(*shape, **options)
 
     buffers = as_on_device(5.0, LARGE, SMALL, TINY)
-    buffers.pour()
     with monkeypatch.context() as patch:
         patch.setattr(torch, "empty", pinning)
+        if early:
+            buffers.pour(stage=True)
+        else:
+            buffers.pour()
         reveal = buffers.staged()
-    assert pinned.count(True) == 2
+    assert seen == [[False, False, False] if early else [True, False, True]] * 2
     assert complete(buffers) == [False, False, True]
     assert bool((buffers.value[0] == 5).all())  # the referee's own
     reveal()
     assert all(complete(buffers))
     buffers.staged()()  # nothing is left; another side of a comparison asks too
     inputs.reveal([buffers])
+    buffers.close()
+
+
+def test_no_pinned_memory_left(as_on_device, monkeypatch):
+    """A submission may take it: that is running out of memory, and not the end of the run."""
+
+    def refuse(*shape, pin_memory=False, **options):
+        raise RuntimeError("CUDA error: out of memory")
+
+    buffers = as_on_device(5.0, SMALL)
+    monkeypatch.setattr(torch, "empty", refuse)
+    monkeypatch.setattr(memory, "byte_view", lambda storage: torch.zeros(storage.nbytes(), dtype=torch.uint8))
+    with pytest.raises(MemoryError, match="no pinned host memory"):
+        buffers.pour(stage=True)
     buffers.close()
 
 

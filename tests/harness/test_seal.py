@@ -57,6 +57,19 @@ def test_a_detoured_libc_clock_is_found(timer, monkeypatch):
     assert sealed.broken() == "clock_gettime"
 
 
+@pytest.mark.parametrize("operator", ["clone", "copy_", "empty_strided"])
+def test_another_kernel_of_an_operator_that_copies_is_found(timer, operator):
+    """torch.library can put one there, and outputs would be computed while they are copied."""
+    sealed = Seal(timer)
+    library = torch.library.Library("aten", "IMPL")
+    library.impl(operator, lambda *values, **options: None, "CUDA")
+    try:
+        assert sealed.broken() == f"aten::{operator}"
+    finally:
+        library._destroy()
+    assert sealed.broken() is None
+
+
 def test_patched_libraries_are_nobodys_business(timer, monkeypatch):
     """The clock has taken what it calls: tools that wrap torch or time are honest."""
     sealed = Seal(timer, CpuTimer, timing)

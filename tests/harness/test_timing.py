@@ -141,9 +141,10 @@ def held(cuda, monkeypatch):
         def __init__(self, device, buffer):
             self.buffer = buffer
 
-        def hold(self, hold_ns):
+        def hold(self, hold_ns, behind):
             cuda.log.append(f"hold {hold_ns}")
             cuda.device_ns += hold_ns
+            behind()  # happens on the device once it is let go
             cuda.host_ns += self.waits_ns
 
     def make(cold: Cold) -> GpuTimer:
@@ -166,6 +167,17 @@ def test_a_held_device_is_cleared_by_what_holds_it(cuda, held):
     assert cuda.log == ["synchronize", "reset", "hold 50000", *HELD_CALL]
     assert (sample.elapsed_ns, sample.exposed, timer.unheld) == (1000, False, "")
     assert timer._holder._blocker.buffer.nbytes == 4096
+
+
+@pytest.mark.parametrize("fills", [True, False])
+def test_what_is_put_on_the_callers_queue_while_the_device_is_held_counts(cuda, held, timer, fills):
+    """By a thread, a hook or a signal handler of the submission, on contents that are complete by the time that it runs."""
+
+    def sneak():
+        cuda.device_ns += 150_000
+
+    sample, _ = (held(Cold("none")) if fills else timer).time(cuda.call, sleep_ns=50_000, keep=cuda.keep, held=sneak)
+    assert sample.elapsed_ns == 151_000
 
 
 @pytest.mark.parametrize("method", ["randn", "none"])
@@ -235,7 +247,7 @@ def test_the_seal_covers_what_holds_the_device(cuda, held):
     seal = Seal(*timer.parts)
     timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)
     assert seal.broken() is None  # nothing that a call changes is sealed
-    timer._holder._blocker.hold = lambda hold_ns: None
+    timer._holder._blocker.hold = lambda hold_ns, behind: behind()
     assert seal.broken() == "hold"
 
 
