@@ -85,6 +85,7 @@ class Session:
         self._idle_ns = 0  # what an answer takes in which nothing is called
         self._empties_last = False  # whether a device that is held is read empty afterwards: what comes meanwhile is not cached
         self.unheld = ""  # why the device is not occupied before a call is timed
+        self._completing_ns = 0  # how long the referee itself took to complete the last inputs
         self._answered_at_ns = 0  # when the last answer, and what belongs to it, was the referee's
         self._free_bytes = 0  # of the GPU, before the submission could take any
         self._rested: Used | None = None  # the worker's processor time when it could not know the present contents yet
@@ -227,6 +228,7 @@ class Session:
         called = self._called(self._ask("CALL", fields, "called", held=complete))
         output = self.take(called) if take else None
         wall_ns = self._answered_at_ns - asked_at_ns - sleep_ns
+        wall_ns -= max(0, self._completing_ns - REVEAL_NS) if complete else 0
         waited_ns, answered = self._waited_ns(delay_ns, rested)
         if timed and asked:
             called = replace(called, used_ns=answered.since(asked), ahead_ns=self._ahead_ns(asked.since(rested)))
@@ -373,7 +375,9 @@ class Session:
         self._send(kind, fields, fds)
         if held:
             self._receive("held", self._left_s)
+            held_at_ns = time.perf_counter_ns()
             held()
+            self._completing_ns = time.perf_counter_ns() - held_at_ns
             self._send("GO", {})
         answer = self._receive(expected, max(0.0, self._left_s - (time.monotonic() - asked_at)))
         self._answered_at_ns = time.perf_counter_ns()

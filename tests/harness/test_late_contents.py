@@ -1,6 +1,7 @@
 """Contents of a GPU's inputs are complete only while the device is held: who saw them earlier would compute ahead."""
 
 import contextlib
+import itertools
 import socket
 import threading
 from pathlib import Path
@@ -188,6 +189,14 @@ def test_inputs_are_completed_while_the_device_is_held(on_gpu):
     session.call("case", timed=True, sleep_ns=70_000, late=Late(log))
     assert log == ["staged", "held", "completed", "GO"]
     assert session._process.fields["sleep_ns"] == 70_000 + REVEAL_NS
+
+
+@pytest.mark.parametrize("took_ms", [0, 1, 50])
+def test_the_time_that_the_referee_takes_itself_is_not_the_workers(on_gpu, monkeypatch, took_ms):
+    session, log = on_gpu
+    ticks = itertools.count()
+    monkeypatch.setattr("time.perf_counter_ns", lambda: next(ticks) + took_ms * 10**6 * log.count("completed"))
+    assert session.call("case", timed=True, sleep_ns=70_000, late=Late(log)).wall_ns < 1000
 
 
 @pytest.mark.parametrize("why", ["no sleep", "copies", "read before", "nothing late"])
