@@ -60,6 +60,11 @@ class Used:
                 found[member] = (_own_time_ns(member), _ended_children_ns(member))
         return cls(found, _scheduled_ns(pid)[0])
 
+    @classmethod
+    def metered(cls, used_ns: int, pid: int) -> Self:
+        """The same as perf events count it (harness.meter), whoever has ended since."""
+        return cls({0: (used_ns, 0)}, _scheduled_ns(pid)[0])
+
     def since(self, earlier: Self) -> int:
         """Processor time between two moments, never less than what those used that live: who ends takes nothing along."""
         gone_ns, own_ns, ended_ns = sum(map(sum, earlier.processes.values())), 0, 0

@@ -40,6 +40,7 @@ CPU_TIME_FACTOR = 4  # RLIMIT_CPU over what all cores can spend within the time 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILED_CALLS = 3
 MAX_PROFILE_ROWS = 40
+UNMETERED = "processor time of processes that the submission starts and that end unseen is on no account here ({})"
 UNHELD = "the device cannot be filled before a call ({}): what is done on another queue before the clock starts goes unseen"
 TIMED_MODES = ("benchmark", "leaderboard")
 
@@ -300,6 +301,8 @@ class Evaluation:
             warnings += ("device memory cannot be shared between processes here: inputs are copied to the worker",)
         if unheld := workers.session().unheld:
             warnings += (UNHELD.format(unheld),)
+        if self._request.device.type == "cpu" and (unmetered := workers.session().unmetered):
+            warnings += (UNMETERED.format(unmetered),)
         self._result = replace(self._result, warnings=warnings)
 
     def _add(self, case: CaseResult) -> None:

@@ -32,6 +32,7 @@ from harness.errors import (
     WorkerTimedOut,
 )
 from harness.inputs import InputBuffers, reveal
+from harness.meter import CannotMeter, Meter
 from harness.process import WorkerProcess
 from harness.protocol import BadFrame, ChannelClosed, ChannelTimedOut
 from harness.sections import SectionMap
@@ -84,6 +85,8 @@ class Session:
         self._evict: Callable[[], Any] = lambda: None
         self._idle_ns = 0  # what an answer takes in which nothing is called
         self._empties_last = False  # whether a device that is held is read empty afterwards: what comes meanwhile is not cached
+        self._meter: Meter | None = None
+        self.unmetered = ""  # why children that end unseen are on no account
         self.unheld = ""  # why the device is not occupied before a call is timed
         self._completing_ns = 0  # how long the referee itself took to complete the last inputs
         self._answered_at_ns = 0  # when the last answer, and what belongs to it, was the referee's
@@ -106,6 +109,8 @@ class Session:
     def close(self) -> None:
         """End the worker and everything it started."""
         self._process.close()
+        if self._meter:
+            self._meter.close()
         if self._outputs:
             self._outputs.close()
 
@@ -133,7 +138,16 @@ class Session:
             self._empties_last = cold.method == "read" and self._defences.occupied_device and not self.unheld
             self._free_bytes = free_device_bytes(self._device) if self._device.type != "cpu" else 0
             self._idle_ns = min(self._idle_request() for _ in range(IDLE_REQUESTS))
+            self._meter = self._metered()
             self._left_s = self._timeout_s
+
+    def _metered(self) -> Meter | None:
+        """What counts the processor time of children that end unseen; None where the kernel refuses."""
+        try:
+            return Meter.of(self._process.pid)
+        except CannotMeter as error:
+            self.unmetered = str(error)
+            return None
 
     def _idle_request(self) -> int:
         """Nanoseconds until the worker has answered that it timed nothing."""
@@ -286,7 +300,9 @@ class Session:
         return worked_ahead_ns(at_rest_ns) if self._defences.quiet_worker else 0
 
     def _used(self) -> Used:
-        """Processor time of the worker and its children."""
+        """Processor time of the worker and all that it starts, as far as the kernel says."""
+        if self._meter:
+            return Used.metered(self._meter.used_ns, self._process.pid)
         return Used.by(self._process.pid, self._process.root_pid)
 
     def _used_on_cpu(self) -> Used | None:
