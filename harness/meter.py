@@ -36,10 +36,13 @@ class Meter:
         fds: list[int] = []
         try:
             for task in Path(f"/proc/{pid}/task").iterdir():
-                fds.append(_event(int(task.name)))
+                with contextlib.suppress(ProcessLookupError):  # a thread that has ended since
+                    fds.append(_event(int(task.name)))
         except (OSError, KeyError) as error:  # KeyError: calls of an unknown machine
             cls(fds).close()
             raise CannotMeter(*error.args) from None
+        if not fds:
+            raise CannotMeter(f"process {pid} has ended")
         return cls(fds)
 
     @property
