@@ -8,6 +8,7 @@ import torch
 
 COUNTER_FIELD, NO_COUNTER = 4, b"/none"  # in what UntypedStorage._share_cuda_ returns: file, then index in it
 EVENT_FIELD, NO_EVENT = 6, (b"", False)  # handle of an event, and whether the borrower must wait for it
+ALIGNMENT_BYTES = 256
 COMPARED_BYTES = 64 << 20  # at a time: a comparison on a GPU needs as much memory again
 F_SEAL_FUTURE_WRITE = 0x10  # Linux 5.1; not in Python's fcntl
 
@@ -48,6 +49,15 @@ def equal(a: torch.UntypedStorage, b: torch.UntypedStorage) -> bool:
 def byte_view(storage: torch.UntypedStorage) -> torch.Tensor:
     """A storage as a uint8 tensor."""
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+def layout(sizes: list[int]) -> tuple[list[int], int]:
+    """Aligned offsets of consecutive pieces, and their total."""
+    offsets, total = [], 0
+    for size in sizes:
+        offsets.append(total)
+        total += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    return offsets, total
 
 
 def _storage(mapping: mmap.mmap, nbytes: int) -> torch.UntypedStorage:

@@ -53,7 +53,6 @@ SPARE_OUTPUTS = 2  # times the last one
 OUTPUTS = "outputs"  # the name of the memory that a burst's outputs are delivered in
 MAX_BURST_FILES = 512  # each storage of its inputs is one; a process may often open 1024
 MAX_OUTPUT_STORAGES = 10_000
-ALIGNMENT_BYTES = 256
 MAX_LINE, MAX_DETAIL_LINES = 500, 40
 FAILURES = {
     "raised": SubmissionRaised,
@@ -190,7 +189,7 @@ class Session:
 
         Raises what says that memory ran out. Without lent memory (`device_ipc`) nothing.
         """
-        total = SPARE_OUTPUTS * _layout([nbytes for nbytes, _ in like.storages] * calls)[1]
+        total = SPARE_OUTPUTS * memory.layout([nbytes for nbytes, _ in like.storages] * calls)[1]
         if not self.device_ipc or (self._outputs and self._outputs.nbytes >= total):
             return
         if self._outputs:
@@ -343,7 +342,7 @@ class Session:
     def _take(self, calls: Sequence[Called], lent: InputBuffers | None = None) -> list[Any]:
         """The outputs of the last call or burst: delivered in lent device memory if they fit, else through a file."""
         storages = [storage for called in calls for storage in called.storages]
-        offsets, total = _layout([nbytes for nbytes, _ in storages])
+        offsets, total = memory.layout([nbytes for nbytes, _ in storages])
         asked = {"calls": [called.index for called in calls], "offsets": offsets, "nbytes": total}
         fitting = lent if lent and total <= lent.nbytes else None
         taken = self._delivered(asked, fitting) if fitting else self._taken_through_a_file(asked)
@@ -499,13 +498,3 @@ class Session:
 def max_output_bytes() -> int:
     """What the referee can hold without running out of memory, whatever a submission returns."""
     return int(OUTPUT_SHARE * available_bytes())
-
-
-def _layout(sizes: list[int]) -> tuple[list[int], int]:
-    """Aligned offsets of consecutive pieces, and their total."""
-    offsets, total = [], 0
-    for size in sizes:
-        offsets.append(total)
-        total += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-    return offsets, total
-
