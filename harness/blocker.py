@@ -254,8 +254,8 @@ class Blocker:
         size, (occupy, linger) = _size(ask, self._index), _functions(ask, b"occupy", b"linger")
         self._occupy = _kernel(occupy, *size, occupying)
         self._linger = _kernel(linger, *size, LingerArguments(late=words + 4 * LATE))
-        stamp = _kernel(linger, 1, 1, LingerArguments(late=words + 4 * STAMP))
-        self.begins_ns, self.needed_ns = self._calibrate(device, stamp)
+        self._stamp = _kernel(linger, 1, 1, LingerArguments(late=words + 4 * STAMP))
+        self.begins_ns, self.needed_ns = self._calibrate(device)
         self.linger_ns = _linger_ns(self.begins_ns, self.needed_ns)
 
     def hold(self, hold_ns: int, behind: Callable[[], object] = lambda: None) -> None:
@@ -266,6 +266,16 @@ class Blocker:
         self._fill(hold_ns, behind)
         if self.linger_ns:
             self._stay(self.linger_ns)
+
+    def stamp(self) -> None:
+        """Behind what is on the current queue: note how long ago the last hold ended, for `since_ns`."""
+        self._launch(self._stamp, self._queue(self._index))
+
+    @property
+    def since_ns(self) -> int:
+        """From the end of the last hold to the stamp, beyond what the front end of an undisturbed queue takes. Known once the
+        device is idle."""
+        return max(0, self._words[STAMP] - self.needed_ns)
 
     @property
     def lost_ns(self) -> int:
@@ -296,22 +306,22 @@ class Blocker:
         except CannotBlock as error:
             raise NotHeld(f"the device could not be held for the clock: {error}") from None
 
-    def _calibrate(self, device: torch.device, stamp: Kernel) -> tuple[int, int]:
+    def _calibrate(self, device: torch.device) -> tuple[int, int]:
         """How long after `released` `linger` begins, and the first kernel behind a start event, at best. Raises CannotBlock: a
         device that cannot be filled is found now and not in a submission's call."""
         try:
             torch.cuda._sleep(WARM_UP_CYCLES)
-            begins_ns, needed_ns = zip(*(self._measured(device, stamp) for _ in range(CALIBRATIONS)), strict=True)
+            begins_ns, needed_ns = zip(*(self._measured(device) for _ in range(CALIBRATIONS)), strict=True)
         except NotHeld as error:
             raise CannotBlock(str(error)) from None
         return min(begins_ns), min(needed_ns)
 
-    def _measured(self, device: torch.device, stamp: Kernel) -> tuple[int, int]:
-        """The same, once. stamp: `linger` as one thread. With no time to stay all are late and say when they began."""
+    def _measured(self, device: torch.device) -> tuple[int, int]:
+        """The same, once. With no time to stay all are late and say when they began."""
         self._fill(CALIBRATION_NS)
         self._stay(0)
         torch.cuda.Event(enable_timing=True).record()
-        self._launch(stamp, self._queue(self._index))
+        self.stamp()
         torch.cuda.synchronize(device)
         return self._words[LATE], self._words[STAMP]
 

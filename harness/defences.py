@@ -41,6 +41,7 @@ class Defences:
     # time
     synchronized_device: bool = _on("the clock stops when the whole device is idle, whatever queue the work went to")
     occupied_device: bool = _on("until the start event the device is full: nothing that a call queues anywhere can run before")
+    stamped_device: bool = _on("time from the device's release to the end event that the two events do not account for counts")
     verified_timer: bool = _on("what the worker's timer is made of is taken before the import and verified after every call")
     referee_clock: bool = _on("a time must not contradict the referee's own wall clock over bursts of calls")
     cold_caches: bool = _on("caches are emptied before every scored call, persisting lines too; clocks are recorded")

@@ -41,6 +41,7 @@ from harness.timing import Cold, Sample, evictor
 
 WORKER_CHECKS = (  # defences with a part in the worker
     "verified_timer", "copied_at_return", "exact_type", "poisoned_memory", "synchronized_device", "occupied_device",
+    "stamped_device",
 )  # fmt: skip
 START_TIMEOUT_S = 600.0  # for Python, torch and the device to start, on a busy machine too
 SLEEP_DRIFT = 0.25  # a device sleeps by its own clock, whose rate changes

@@ -8,6 +8,7 @@ call's queue sleeps, and what a submission does on another queue meanwhile goes 
 """
 
 import ctypes
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,17 @@ from typing import Any, Literal, Protocol
 import torch
 
 from harness.blocker import Blocker, CannotBlock
+from harness.codec import tensors
 
 RANDN_SHAPE = (16000, 1024, 1024)  # fp32: 62.5 GiB, as in the official utils.clear_l2_cache_large
 RANDN_BYTES = 4 * 16000 * 1024 * 1024
 CALIBRATION_CYCLES = 2_000_000
 CALIBRATIONS = 50  # the last counts: the first also loads the kernel, and a device that was idle raises its clock meanwhile
-COPY_JITTER_NS = 10_000
+COPY_JITTER_NS = 2_000  # beyond half as much again as a copy takes; on an H200 the first took up to 2.4 us more
+COPIED_BYTES = 64 << 20  # to find out how fast a device copies
+COPIES_HELD_NS = 1_000_000  # for which a device is held until the host has queued both copies of that
+START_JITTER_NS = 1_000  # from the end of a hold to the start event, beyond the quickest; on an H200 up to 0.86 us
+STAMP_JITTER_NS = 50_000  # of the host: the stamp of an exposed call is launched while the device waits for it
 WAIT_JITTER_NS = 50_000  # of the host: two waits for an idle device, the second of them for all queues
 IDLE_JITTER_NS = 1_000_000  # until an idle device is held; on an H200 0.1 ms, and more when another context had it before
 QUEUE_JITTER_NS = 1_000_000  # of the host: two copies that are queued; on an H200 the first took up to 0.1 ms more
@@ -79,10 +85,9 @@ class Timer(Protocol):
         ...
 
 
-def make_timer(device: torch.device, cold: Cold, synchronized: bool = True, occupied: bool = True) -> Timer:
-    """The timer for a device. Without `synchronized` it waits for its own queue alone, without `occupied` it only lets that
-    queue sleep: for tests of those defences."""
-    return CpuTimer(cold) if device.type == "cpu" else GpuTimer(device, cold, synchronized, occupied)
+def make_timer(device: torch.device, cold: Cold, **ways: bool) -> Timer:
+    """The timer for a device; `ways` as GpuTimer's."""
+    return CpuTimer(cold) if device.type == "cpu" else GpuTimer(device, cold, **ways)
 
 
 def in_a_row(call: Callable[[Any], Any], values: Sequence[Any], keep: Keep) -> list[Any]:
@@ -121,19 +126,25 @@ class GpuTimer:
 
     Work on another queue that the call did not wait for is missing from that copy, and what it takes until the whole
     device is idle counts as the call's. Work that slips in between the event and the copy delays the copy: compared with a
-    second copy, that delay counts too. So does the time for which something else had the device while it was held, and, beyond
-    a millisecond, before, when nothing of an earlier call is left: what a thread launches as soon as it finds new contents.
-    What the first copy keeps the host longer counts beyond what copies vary by; below that the bursts bound it, which are
-    timed as a whole.
+    second copy, that delay counts too. A kernel right behind the second event notes how long ago the device was let go: what
+    the events do not account for counts, whatever was recorded when. So does the time for which something else had the device
+    while it was held, and, beyond a millisecond, before, when nothing of an earlier call is left: what a thread launches as
+    soon as it finds new contents. What the first copy keeps the host longer counts beyond what copies vary by; below that the
+    bursts bound it, which are timed as a whole.
     """
 
-    def __init__(self, device: torch.device, cold: Cold, synchronized: bool = True, occupied: bool = True):
+    def __init__(
+        self, device: torch.device, cold: Cold, synchronized: bool = True, occupied: bool = True, stamped: bool = True
+    ):
+        """Without `synchronized` it waits for its own queue alone, without `occupied` it only lets that queue sleep, without
+        `stamped` it believes its events: for tests of those defences."""
         self._device, self._now, self._synchronize = device, time.perf_counter_ns, torch.cuda.synchronize
         event = torch.cuda.Event
         self._record, self._query, self._elapsed = event.record, event.query, event.elapsed_time
-        self._wait, self._synchronized = event.synchronize, synchronized
+        self._wait, self._synchronized, self._stamped = event.synchronize, synchronized, stamped
         self._start, self._end, self._kept, self._again = (event(enable_timing=True) for _ in range(4))
         self._holder, self.unheld = _holder(device, cold, occupied)
+        self._copying = copying(self._holder, device)
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -148,14 +159,15 @@ class GpuTimer:
         output = call()
         host_ns = self._now() - host_start_ns
         self._record(self._end)
+        self._holder.stamp()
         kept, first_ns = self._copied(keep, output, self._kept)
         _, second_ns = self._copied(keep, output, self._again)
         exposed = self._query(self._start)
         elsewhere_ns = self._elsewhere_ns()
         elapsed_ns = round(self._elapsed(self._start, self._end) * 1e6) + self._holder.lost_ns
         hidden = sleep_ns > 0 and not exposed  # else the copies wait for the host
-        late_ns = max(first_ns - 2 * second_ns - QUEUE_JITTER_NS, self._late_ns() if hidden else 0, 0)
-        return Sample(waited_ns + elapsed_ns + elsewhere_ns + late_ns, host_ns, exposed), kept
+        late_ns = max(first_ns - 2 * second_ns - QUEUE_JITTER_NS, self._late_ns(kept) if hidden else 0, 0)
+        return Sample(waited_ns + self._before_ns(hidden) + elapsed_ns + elsewhere_ns + late_ns, host_ns, exposed), kept
 
     def run(self, call: Callable[[], Any], keep: Keep = as_it_is) -> tuple[Sample, Any]:
         self._synchronize(self._device)
@@ -185,17 +197,30 @@ class GpuTimer:
             self._synchronize(self._device)
         return max(0, self._now() - queue_done_ns - WAIT_JITTER_NS)
 
-    def _late_ns(self) -> int:
-        """By how much the copy of the output took the device longer than copying it again, beyond what copies vary by."""
-        first_ns = round(self._elapsed(self._end, self._kept) * 1e6)
-        second_ns = round(self._elapsed(self._kept, self._again) * 1e6)
-        return max(0, first_ns - 2 * second_ns - COPY_JITTER_NS)
+    def _before_ns(self, hidden: bool) -> int:
+        """From the end of the hold to the stamp behind the end event, beyond the time between the events and what that varies
+        by: what was queued before the first or after the second, or for how long after the hold somebody recorded both anew."""
+        jitter_ns = START_JITTER_NS if hidden else STAMP_JITTER_NS
+        return max(0, self._holder.since_ns - self._span_ns(self._start, self._end) - jitter_ns) if self._stamped else 0
+
+    def _late_ns(self, kept: Any) -> int:
+        """By how much the copy of the output took the device longer than copying it again, or than copying so much took before
+        there was a submission, beyond what copies vary by."""
+        first_ns = self._span_ns(self._end, self._kept) - self._copying.stamp_ns
+        usual_ns = min(self._span_ns(self._kept, self._again), self._copying.expected_ns(kept))
+        return max(0, round(first_ns - 1.5 * usual_ns) - COPY_JITTER_NS)
+
+    def _span_ns(self, start: torch.cuda.Event, end: torch.cuda.Event) -> int:
+        return round(self._elapsed(start, end) * 1e6)
 
 
 class Sleeper:
     """Waits for an idle device, empties the caches, lets the current queue sleep. Kernels of other queues run meanwhile."""
 
-    lost_ns = 0
+    lost_ns = since_ns = 0
+
+    def stamp(self) -> None:
+        """Nobody knows when a sleep ends."""
 
     def __init__(self, device: torch.device, cold: Cold):
         self._device, self._evict, self._sleep = device, evictor(device, cold), torch.cuda._sleep
@@ -237,6 +262,15 @@ class Occupier:
         self._blocker = Blocker(device, words(device, cold.nbytes) if reads else None)
         self._device, self._now, self._synchronize = device, time.perf_counter_ns, torch.cuda.synchronize
 
+    def stamp(self) -> None:
+        """Note behind what the queue holds now how long ago the device was let go."""
+        self._blocker.stamp()
+
+    @property
+    def since_ns(self) -> int:
+        """From the end of the last hold to the stamp; known once the device is idle."""
+        return self._blocker.since_ns
+
     @property
     def lost_ns(self) -> int:
         """For how long something else had the device during the last hold or right after it; known once the device is idle."""
@@ -252,6 +286,35 @@ class Occupier:
         busy_ns = _kept_ns(self._now, lambda: self._synchronize(self._device))
         self._clear()
         return max(0, busy_ns + _kept_ns(self._now, lambda: self._blocker.hold(hold_ns, behind)) - IDLE_JITTER_NS)
+
+
+@dataclass(frozen=True)
+class Copying:
+    """What copies of tensors take a device, one behind another, and a stamp before them."""
+
+    stamp_ns: int
+    tensor_ns: int
+    ns_per_byte: float
+
+    def expected_ns(self, value: Any) -> float:
+        """For the tensors of a nested value."""
+        sizes = [tensor.nbytes for tensor in tensors(value)]
+        return len(sizes) * self.tensor_ns + sum(sizes) * self.ns_per_byte
+
+
+def copying(holder: "Sleeper | Occupier", device: torch.device) -> Copying:
+    """Measured while the host is ahead of the device."""
+    small, large = (torch.zeros(nbytes, dtype=torch.uint8, device=device) for nbytes in (1, COPIED_BYTES))
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
+    for _ in range(2):  # the first also takes the memory
+        holder.hold(COPIES_HELD_NS, events[0].record)
+        holder.stamp()
+        for tensor, event in zip((small, small, large), events[1:], strict=True):
+            tensor.clone()
+            event.record()
+        torch.cuda.synchronize(device)
+    first_ns, small_ns, large_ns = (round(start.elapsed_time(end) * 1e6) for start, end in itertools.pairwise(events))
+    return Copying(max(0, first_ns - small_ns), small_ns, max(0, large_ns - small_ns) / COPIED_BYTES)
 
 
 def _kept_ns(now: Callable[[], int], step: Callable[[], Any]) -> int:

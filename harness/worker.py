@@ -102,7 +102,8 @@ class Worker:
         self._device, self._checks = torch.device(device), checks
         if self._device.type != "cpu":
             torch.cuda.set_device(self._device)
-        self._timer = make_timer(self._device, Cold(**cold), checks["synchronized_device"], checks["occupied_device"])
+        ways = {way: checks[f"{way}_device"] for way in ("synchronized", "occupied", "stamped")}
+        self._timer = make_timer(self._device, Cold(**cold), **ways)
         if checks["verified_timer"]:
             owners = (*self._timer.parts, Worker, protocol.Channel, Seal)
             self._seal = Seal(*owners, blocker, timing, codec, protocol, sys.modules[__name__])

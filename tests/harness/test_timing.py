@@ -1,6 +1,8 @@
 """The order of events around a timed call on a GPU, with a stand-in for torch.cuda that writes it down."""
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ class FakeCuda:
 
     def __init__(self):
         self.log, self.device_ns, self.start_reached, self.copy_ns, self.host_ns = [], 0, False, 100, 0
+        self.copying = SimpleNamespace(stamp_ns=0, expected_ns=lambda value: self.copy_ns)
         cuda = self
 
         class Event:
@@ -62,6 +65,7 @@ def cuda(monkeypatch) -> FakeCuda:
     monkeypatch.setattr(torch.cuda, "synchronize", fake.synchronize)
     monkeypatch.setattr("time.perf_counter_ns", lambda: fake.host_ns)
     monkeypatch.setattr(timing, "evictor", lambda device, cold: lambda: fake.log.append("evict"))
+    monkeypatch.setattr(timing, "copying", lambda holder, device: fake.copying)
     return fake
 
 
@@ -85,7 +89,7 @@ def test_work_that_slips_in_before_the_copy_counts(cuda, timer):
         return cuda.keep(output)
 
     sample, _ = timer.time(cuda.call, sleep_ns=50_000, keep=slow_once)
-    assert sample.elapsed_ns == 1000 + 40_000 + 100 - 2 * 100 - timing.COPY_JITTER_NS
+    assert sample.elapsed_ns == 1000 + 40_000 + 100 - 1.5 * 100 - timing.COPY_JITTER_NS
 
 
 @pytest.mark.parametrize("start_reached", [False, True])
@@ -139,11 +143,20 @@ def held(cuda, monkeypatch):
         lost_ns = waits_ns = 0
 
         def __init__(self, device, buffer):
-            self.buffer = buffer
+            self.buffer, self.noted = buffer, {}
+
+        def stamp(self):
+            cuda.log.append("stamp")
+            self.noted["since"] = cuda.device_ns - self.noted["released"]
+
+        @property
+        def since_ns(self):
+            return self.noted["since"]
 
         def hold(self, hold_ns, behind):
             cuda.log.append(f"hold {hold_ns}")
             cuda.device_ns += hold_ns
+            self.noted["released"] = cuda.device_ns
             behind()  # happens on the device once it is let go
             cuda.host_ns += self.waits_ns
 
@@ -157,7 +170,7 @@ def held(cuda, monkeypatch):
     return make
 
 
-HELD_CALL = ["record", "call", "record", "copy", "record", "copy", "record", "wait", "synchronize"]
+HELD_CALL = ["record", "call", "record", "stamp", "copy", "record", "copy", "record", "wait", "synchronize"]
 
 
 def test_a_held_device_is_cleared_by_what_holds_it(cuda, held):
@@ -178,6 +191,83 @@ def test_what_is_put_on_the_callers_queue_while_the_device_is_held_counts(cuda, 
 
     sample, _ = (held(Cold("none")) if fills else timer).time(cuda.call, sleep_ns=50_000, keep=cuda.keep, held=sneak)
     assert sample.elapsed_ns == 151_000
+
+
+@pytest.mark.parametrize("again", [["_start"], ["_start", "_end"]])
+def test_events_that_are_recorded_anew_gain_nothing(cuda, held, again):
+    """They lie in the frames above a call; a thread can wait until the second one has been recorded."""
+    timer = held(Cold("none"))
+
+    def record_anew():
+        for name in again:
+            getattr(timer, name).record()
+
+    def call():
+        cuda.device_ns += 150_000
+        record_anew()
+        return "output"
+
+    stamp = timer._holder.stamp
+    timer._holder.stamp = lambda: (record_anew(), stamp())
+    sample, _ = timer.time(call, sleep_ns=50_000, keep=cuda.keep)
+    assert sample.elapsed_ns == 150_000 - timing.START_JITTER_NS
+
+
+def test_work_between_the_hold_and_the_start_event_counts(cuda, held):
+    """By a thread that launches between the driver's two calls."""
+    timer = held(Cold("none"))
+    begin = timer._begin
+    timer._begin = lambda: (setattr(cuda, "device_ns", cuda.device_ns + 150_000), begin())
+    sample, _ = timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)
+    assert sample.elapsed_ns == 151_000 - timing.START_JITTER_NS
+
+
+def test_work_between_the_end_event_and_the_stamp_counts(cuda, held):
+    timer = held(Cold("none"))
+    stamp = timer._holder.stamp
+    timer._holder.stamp = lambda: (setattr(cuda, "device_ns", cuda.device_ns + 1500), stamp())
+    assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000 + 1500 - timing.START_JITTER_NS
+
+
+def test_a_copy_that_works_both_times_is_compared_with_copies_of_before(cuda, held):
+    timer, cuda.copy_ns = held(Cold("none")), 150_000
+    cuda.copying.expected_ns = lambda value: 4_000
+    sample, _ = timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)
+    assert sample.elapsed_ns == 1000 + 150_000 - 6_000 - timing.COPY_JITTER_NS
+
+
+@pytest.mark.parametrize(("later_ns", "counted_ns"), [(40_000, 0), (1_000_000, 950_000)])
+def test_an_exposed_stamp_waits_for_the_host(cuda, held, later_ns, counted_ns):
+    timer, cuda.start_reached = held(Cold("none")), True
+    timer._holder._blocker.stamp = lambda: timer._holder._blocker.noted.update(since=1000 + later_ns)
+    assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000 + counted_ns
+
+
+def test_what_copies_take_is_measured_behind_a_held_device(cuda, monkeypatch):
+    class Holder:
+        def hold(self, hold_ns, behind):
+            cuda.log.append("hold")
+            behind()
+
+        def stamp(self):
+            cuda.device_ns += 2_000
+
+    def zeros(nbytes, dtype, device):
+        def clone():
+            cuda.device_ns += 3_000 + nbytes // 2000
+
+        return SimpleNamespace(clone=clone)
+
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cuda, "Event", cuda.Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", cuda.synchronize)
+    monkeypatch.setattr(torch, "zeros", zeros)
+    holder: Any = Holder()
+    costs = timing.copying(holder, torch.device("cpu"))
+    monkeypatch.undo()
+    assert (costs.stamp_ns, costs.tensor_ns) == (2_000, 3_000)
+    expected_ns = costs.expected_ns([torch.zeros(1_000_000), {"a": torch.zeros(500_000)}])
+    assert expected_ns == pytest.approx(2 * 3_000 + 6_000_000 / 2000, rel=0.001)
 
 
 @pytest.mark.parametrize("method", ["randn", "none"])
