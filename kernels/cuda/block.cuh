@@ -3,6 +3,11 @@
 #include "combine.cuh"
 
 constexpr int START_BARRIER = 14;
+// What every warp of the block has set up before is there, and all blocks of the cluster have begun.
+__device__ __forceinline__ void begin_together(int threads) {
+  bar_sync(START_BARRIER, threads);
+  cluster_wait();
+}
 
 // SCORING warpgroups make scores, of tiles in turn; HOLDING ones hold output. STAGES: tiles of BYTES in shared memory. P_TILES: room for P.
 // THREADS: of the whole block.
@@ -55,7 +60,7 @@ __device__ __forceinline__ float prepare_queries(const Args& a, Work& w, QueryRo
       q.template store<B::KV == Kv::e5m2>(smem + B::Q, reinterpret_cast<float*>(smem + B::ROW_SCALE), warp, lane);
   }
   fence_async_proxy();
-  bar_sync(START_BARRIER, B::THREADS);
+  begin_together(B::THREADS);
   return kv_scale;
 }
 

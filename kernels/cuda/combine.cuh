@@ -53,7 +53,7 @@ __device__ __forceinline__ void init_exchange(const Exchange& e, const Args& a, 
   mbar_init_fence();
   if (a.cluster > 1) {
     mbar_expect(e.table_full, a.cluster * ROWS * 8);
-    mbar_expect(e.inbox_full, a.cluster * (mine.end - mine.first) * UNIT_BYTES<KV>);
+    mbar_expect(e.inbox_full, (a.cluster - 1) * (mine.end - mine.first) * UNIT_BYTES<KV>);
   }
 }
 
@@ -133,7 +133,6 @@ __device__ __forceinline__ void send_sums(const Args& a, const Work& w, const Ex
     e.table[row] = ml;
     return;
   }
-  cluster_wait();                                        // all blocks of the cluster have started
 #pragma unroll 1
   for (int rank = lane >> 4; rank < a.cluster; rank += 2)
     st_async(cluster_addr(smem_u32(e.table + w.rank * ROWS + row), rank), ml, cluster_addr(e.table_full, rank));
@@ -207,15 +206,16 @@ __device__ __forceinline__ float4 four_dims(const Output& x, int c, int k, int l
   return odd ? make_float4(u, v, o.y, o.w) : make_float4(o.x, o.z, u, v);
 }
 
-// What a block keeps of row half k: to its outbox, or, if it is alone, to the output or to its group's partial output.
+// What a block keeps of row half k: to its outbox, the units it owns to its inbox; or, if it is alone, to the output or to its group's partial output.
 template <Kv KV>
 __device__ __forceinline__ void deliver_rows(const Args& a, const Work& w, const Exchange& e, const Output& x, float v_scale, int k, int warp, int lane) {
   const int row = k * 8 + (lane >> 2), dim = warp * 128 + first_dim<KV>(lane);
   if (a.cluster > 1) {
+    const int unit = row * 4 + warp;
+    const bool own = (unsigned)(unit - w.rank * a.share) < (unsigned)a.share;
+    uint8_t* at = own ? e.inbox + unit * UNIT_BYTES<KV> + first_dim<KV>(lane) * VALUE_BYTES<KV> : e.outbox + row * OUTBOX_PITCH<KV> + dim * VALUE_BYTES<KV>;
 #pragma unroll
-    for (int c = 0; c < 8; c++) {
-      store_share<KV>(e.outbox + row * OUTBOX_PITCH<KV> + (dim + c * 16) * VALUE_BYTES<KV>, four_dims<KV>(x, c, k, lane));
-    }
+    for (int c = 0; c < 8; c++) store_share<KV>(at + c * 16 * VALUE_BYTES<KV>, four_dims<KV>(x, c, k, lane));
   } else if (a.groups == 1) {
 #pragma unroll
     for (int c = 0; c < 8; c++) store_out(a, w, row, dim + c * 16, four_dims<KV>(x, c, k, lane), v_scale);
@@ -231,6 +231,7 @@ __device__ __forceinline__ void send_row(const Args& a, const Work& w, const Exc
 #pragma unroll 1
   for (int unit = row * 4, owner = unit * a.share_inverse >> 16, next; unit < row * 4 + 4; unit = next, owner++) {
     next = min((owner + 1) * a.share, row * 4 + 4);
+    if (owner == w.rank) continue;                       // deliver_rows has left it in the inbox
     bulk_copy_to_cluster(cluster_addr(smem_u32(e.inbox) + ((w.rank - owner) * a.share + unit) * UNIT_BYTES<KV>, owner),
                          smem_u32(e.outbox) + row * OUTBOX_PITCH<KV> + (unit & 3) * UNIT_BYTES<KV>, (next - unit) * UNIT_BYTES<KV>,
                          cluster_addr(e.inbox_full, owner));
@@ -307,7 +308,6 @@ __device__ __forceinline__ void combine(const Args& a, const Work& w, const Exch
   constexpr int N = NWG * 128;
   const int tid = wg * 128 + warp * 32 + lane;
   bar_sync(TOTALS_BARRIER, N + 32);                      // nobody of this block reads a KV stage any more
-  cluster_wait();                                        // over for long: every block has sent its sums
   float factor[2];
 #pragma unroll
   for (int k = 0; k < 2; k++) {

@@ -61,7 +61,7 @@ struct Producer {
     }
     __syncwarp();
     cluster_arrive();
-    bar_sync(START_BARRIER, L::THREADS);
+    begin_together(L::THREADS);
     if (lane == 0)
 #pragma unroll 1
       for (int t = L::HOLDING; t < w.tiles; t++) {

@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) mla_unpacked(const __grid_const
     }
     __syncwarp();
     cluster_arrive();
-    bar_sync(START_BARRIER, L::THREADS);
+    begin_together(L::THREADS);
     take_registers<L::HOLDER_REGISTERS>();
     Holder<L>{smem, warp & 3, lane}.run(a, w);
   }

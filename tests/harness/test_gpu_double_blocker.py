@@ -5,6 +5,7 @@ import itertools
 import re
 import shutil
 import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -172,7 +173,27 @@ def test_where_the_callers_queue_is_quick_enough_nothing_lingers(driver, needed_
     assert made.lost_ns == 0
 
 
-def test_a_device_that_is_shared_is_refused(driver):
+def test_a_device_that_others_have_now_and_then_is_measured_when_they_do_not(driver, monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda s: None)
+    busy_ns = [blocker.NEEDED_LIMIT_NS + 1] * blocker.CALIBRATIONS * 3
+    driver.needed_ns = iter([*busy_ns, *[4_500] * blocker.CALIBRATIONS])
+    assert Blocker(DEVICE).needed_ns == 4_500
+
+
+def test_a_stamp_says_how_long_ago_the_device_was_let_go(driver):
+    made = Blocker(DEVICE)
+    driver.log.clear()
+    made.hold(1)
+    driver.needed_ns = iter([4_500 + 9_000, 4_000])
+    made.stamp()
+    assert driver.launches("linger")[-1]["queue"] == QUEUE  # behind what is there
+    assert made.since_ns == 9_000  # but for what the front end takes anyway
+    made.stamp()
+    assert made.since_ns == 0
+
+
+def test_a_device_that_is_shared_is_refused(driver, monkeypatch):
+    monkeypatch.setattr(blocker, "PATIENCE_NS", 0)
     driver.needed_ns = itertools.repeat(blocker.NEEDED_LIMIT_NS + 1)
     with pytest.raises(CannotBlock, match="begins 20001 ns late, the limit is 20000 ns: give the process a device of its own"):
         Blocker(DEVICE)

@@ -198,6 +198,16 @@ __global__ void left_early(const int* in, int* out) {
   out[blockIdx.x * THREADS + i] = box[(i + 32) % 96];
 }
 
+// The first two warps meet at a barrier of their own more often than the other two at theirs; then all exchange what they have.
+__global__ void met_unevenly(const int* in, int* out) {
+  __shared__ int box[THREADS];
+  const int i = threadIdx.x, half = i >> 6;
+  for (int round = 0; round < (half ? 1 : 3); round++) asm volatile("bar.sync %0, 64;" ::"r"(1 + half) : "memory");
+  box[i] = in[i ^ 64];
+  asm volatile("bar.sync 3, 128;" ::: "memory");
+  out[blockIdx.x * THREADS + i] = box[i ^ 64];
+}
+
 // Warps that meet at one barrier come from different places in the code.
 __global__ void specialised(const int* in, int* out) {
   __shared__ int box[THREADS];
@@ -216,7 +226,8 @@ __global__ void specialised(const int* in, int* out) {
 int main(int argc, char** argv) {
   const struct { const char* name; void (*kernel)(const int*, int*); } programs[] = {
       {"stores", stores}, {"counted_stores", counted_stores}, {"bulk_stores", bulk_stores}, {"bulk_kept", bulk_kept}, {"loads", loads}, {"handed_over", handed_over},
-      {"spoken_for", spoken_for}, {"announced", announced}, {"answered", answered}, {"voted", voted}, {"left_early", left_early}, {"specialised", specialised}};
+      {"spoken_for", spoken_for}, {"announced", announced}, {"answered", answered}, {"voted", voted}, {"left_early", left_early}, {"met_unevenly", met_unevenly},
+      {"specialised", specialised}};
   for (const auto& program : programs) {
     if (argc < 2 || strcmp(argv[1], program.name)) continue;
     int host[2 * THREADS], *in, *out;
