@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from harness.blocker import Blocker, CannotBlock
+from harness.blocker import Blocker, CannotBlock, NotHeld
 from harness.codec import tensors
 
 RANDN_SHAPE = (16000, 1024, 1024)  # fp32: 62.5 GiB, as in the official utils.clear_l2_cache_large
@@ -25,7 +25,7 @@ CALIBRATION_CYCLES = 2_000_000
 CALIBRATIONS = 50  # the last counts: the first also loads the kernel, and a device that was idle raises its clock meanwhile
 COPY_JITTER_NS = 2_000  # beyond half as much again as a copy takes; on an H200 the first took up to 2.4 us more
 COPIED_BYTES = 64 << 20  # to find out how fast a device copies
-COPIES_HELD_NS = 1_000_000  # for which a device is held until the host has queued both copies of that
+COPIES, COPIES_HELD_NS = 5, 1_000_000  # for which a device is held until the host has queued both copies of that
 START_JITTER_NS = 2_000  # from the end of a hold to the stamp, beyond the events and the quickest; on an H200 up to 1.7 us
 STAMP_JITTER_NS = 50_000  # of the host: the stamp of an exposed call is launched while the device waits for it
 WAIT_JITTER_NS = 50_000  # of the host: two waits for an idle device, the second of them for all queues
@@ -143,8 +143,7 @@ class GpuTimer:
         self._record, self._query, self._elapsed = event.record, event.query, event.elapsed_time
         self._wait, self._synchronized, self._stamped = event.synchronize, synchronized, stamped
         self._start, self._end, self._kept, self._again = (event(enable_timing=True) for _ in range(4))
-        self._holder, self.unheld = _holder(device, cold, occupied)
-        self._copying = copying(self._holder, device)
+        self._holder, self._copying, self.unheld = _holder(device, cold, occupied)
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -302,18 +301,21 @@ class Copying:
         return len(sizes) * self.tensor_ns + sum(sizes) * self.ns_per_byte
 
 
-def copying(holder: "Sleeper | Occupier", device: torch.device) -> Copying:
-    """Measured while the host is ahead of the device."""
+def copying(holder: Sleeper | Occupier, device: torch.device) -> Copying:
+    """Measured while the host is ahead of the device; the quickest counts. Raises NotHeld."""
     small, large = (torch.zeros(nbytes, dtype=torch.uint8, device=device) for nbytes in (1, COPIED_BYTES))
     events = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
-    for _ in range(2):  # the first also takes the memory
+    large.clone()  # takes the memory
+    tries = []
+    for _ in range(COPIES):
         holder.hold(COPIES_HELD_NS, events[0].record)
         holder.stamp()
         for tensor, event in zip((small, small, large), events[1:], strict=True):
             tensor.clone()
             event.record()
         torch.cuda.synchronize(device)
-    first_ns, small_ns, large_ns = (round(start.elapsed_time(end) * 1e6) for start, end in itertools.pairwise(events))
+        tries.append([round(start.elapsed_time(end) * 1e6) for start, end in itertools.pairwise(events)])
+    first_ns, small_ns, large_ns = (min(spans) for spans in zip(*tries, strict=True))
     return Copying(max(0, first_ns - small_ns), small_ns, max(0, large_ns - small_ns) / COPIED_BYTES)
 
 
@@ -324,12 +326,14 @@ def _kept_ns(now: Callable[[], int], step: Callable[[], Any]) -> int:
     return now() - asked_ns
 
 
-def _holder(device: torch.device, cold: Cold, occupied: bool) -> tuple[Sleeper | Occupier, str]:
-    """What keeps a device until the start event, and why it is not what was wanted."""
+def _holder(device: torch.device, cold: Cold, occupied: bool) -> tuple[Sleeper | Occupier, Copying, str]:
+    """What keeps a device until the start event, what copies take behind it, and why it is not what was wanted."""
     try:
-        return (Occupier(device, cold) if occupied else Sleeper(device, cold)), ""
-    except CannotBlock as error:
-        return Sleeper(device, cold), str(error)
+        holder = Occupier(device, cold) if occupied else Sleeper(device, cold)
+        return holder, copying(holder, device), ""
+    except (CannotBlock, NotHeld) as error:
+        holder = Sleeper(device, cold)
+        return holder, copying(holder, device), str(error)
 
 
 def evictor(device: torch.device, cold: Cold) -> Callable[[], Any]:

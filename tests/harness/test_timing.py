@@ -225,8 +225,8 @@ def test_work_between_the_hold_and_the_start_event_counts(cuda, held):
 def test_work_between_the_end_event_and_the_stamp_counts(cuda, held):
     timer = held(Cold("none"))
     stamp = timer._holder.stamp
-    timer._holder.stamp = lambda: (setattr(cuda, "device_ns", cuda.device_ns + 1500), stamp())
-    assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000 + 1500 - timing.START_JITTER_NS
+    timer._holder.stamp = lambda: (setattr(cuda, "device_ns", cuda.device_ns + 9_000), stamp())
+    assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000 + 9_000 - timing.START_JITTER_NS
 
 
 def test_a_copy_that_works_both_times_is_compared_with_copies_of_before(cuda, held):
@@ -241,6 +241,17 @@ def test_an_exposed_stamp_waits_for_the_host(cuda, held, later_ns, counted_ns):
     timer, cuda.start_reached = held(Cold("none")), True
     timer._holder._blocker.stamp = lambda: timer._holder._blocker.noted.update(since=1000 + later_ns)
     assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000 + counted_ns
+
+
+def test_a_device_that_cannot_be_held_for_a_copy_sleeps_and_says_why(cuda, held, monkeypatch):
+    def refused(holder, device):
+        if isinstance(holder, timing.Occupier):
+            raise timing.NotHeld("somebody else has it")
+        return cuda.copying
+
+    monkeypatch.setattr(timing, "copying", refused)
+    timer = held(Cold("none"))
+    assert (type(timer._holder), timer.unheld) == (timing.Sleeper, "somebody else has it")
 
 
 def test_what_copies_take_is_measured_behind_a_held_device(cuda, monkeypatch):
