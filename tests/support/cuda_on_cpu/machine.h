@@ -1,5 +1,5 @@
 // One thread block cluster on a CPU. Every CUDA thread is a fiber that runs until it must wait; warps are resumed in a random order, now and
-// then one sleeps for long, and what is asynchronous on the device (bulk copies, wgmma) happens at a random time between its start and the
+// then one starts late or sleeps for long, and what is asynchronous on the device (bulk copies, wgmma) happens at a random time between its start and the
 // wait for it. A schedule follows from its seed. What a GPU would not survive ends the run with a Failure: waits that nothing can end, lanes of a warp at different
 // collective operations, addresses outside of shared memory or in that of a block that has ended, arrivals that nobody expects.
 #pragma once
@@ -266,6 +266,8 @@ inline void schedule(Cluster& cluster) {
   std::vector<size_t> order(cluster.warps.size());
   for (size_t i = 0; i < order.size(); i++) order[i] = i;
   std::vector<long> asleep(order.size(), 0);
+  for (long& until : asleep)
+    if (cluster.chance(16)) until = cluster.soon_or_late();   // a late start
   for (; cluster.live && cluster.error.empty(); cluster.round++) {
     bool any = run_events(cluster), sleeping = false;
     std::shuffle(order.begin(), order.end(), cluster.random);
