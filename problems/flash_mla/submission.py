@@ -1779,6 +1779,12 @@ __device__ __forceinline__ uint32_t transpose_8x8(uint32_t x) {
 __device__ __forceinline__ void prefetch_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 // Keeps a value in its register: the compiler must not compute it again where it is used.
 __device__ __forceinline__ void keep(uint32_t& x) { asm volatile("" : "+r"(x)); }
+// st_async of 16 bytes.
+__device__ __forceinline__ void st_async(uint32_t addr, const uint32_t (&x)[4], uint32_t bar) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(addr), "r"(x[0]), "r"(x[1]),
+               "r"(x[2]), "r"(x[3]), "r"(bar)
+               : "memory");
+}
 __device__ __forceinline__ float log2_approx(float x) {
   float r;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));

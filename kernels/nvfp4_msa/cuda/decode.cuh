@@ -28,11 +28,7 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   const Query<V::ROWS, V::THREADS> query(a, w, tid);
   const float k_scale = __ldg(a.k_scale), v_scale = __ldg(a.v_scale);
   const Inbox<V::ROWS> box{base + V::SHARES, base + V::WEIGHTS, base + V::INBOX_FULL, w.split, a.split_bits};
-  if (a.split_bits) {
-    if (tid == 0) box.init();
-    __syncwarp();
-    cluster_arrive();
-  }
+  box.open(tid);
   const int* pages = reinterpret_cast<const int*>(smem + V::PAGES) + warp * MAX_TOPK;
   const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, member);
   if (lane == 0) ring.init();
@@ -47,6 +43,7 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
     __syncwarp();
     query.store(base + V::QUERY);
     bar_sync(START_BARRIER, V::THREADS);
+    box.await_others();                                    // not at the end: here the copies hide it
     const Operands<V::ROWS, V::HELD> q(base + V::QUERY, lane);
     Softmax<typename V::FORM> x(q, a.sm_scale * k_scale, lane);
     attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
@@ -54,9 +51,10 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
     leave_share<V::WARPS>(smem + warp * V::RING, lses, x, warp, lane);
     bar_sync(MERGE_BARRIER, V::THREADS);
     if (piece.there()) sum_shares(piece, base, V::RING, lses);
+  } else {
+    box.await_others();
   }
   if (a.split_bits == 0) return store_output(a, w, piece, v_scale);
-  cluster_wait();                                          // all blocks of the cluster have started
   send(box, piece);
   combine(a, w, box, reinterpret_cast<const float2*>(smem + V::WEIGHTS), v_scale, tid);
 }

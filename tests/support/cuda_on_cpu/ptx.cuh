@@ -412,5 +412,9 @@ inline uint32_t transpose_8x8(uint32_t x) {
 }
 inline void prefetch_l2(const void*) {}
 inline void keep(uint32_t&) {}
+inline void st_async(uint32_t addr, const uint32_t (&x)[4], uint32_t bar) {
+  const std::array<uint32_t, 4> kept = {x[0], x[1], x[2], x[3]};
+  machine::later([=] { memcpy(machine::shared_at(addr, 16, 16), kept.data(), 16); }, bar, 16);
+}
 inline float log2_approx(float x) { return std::log2(x); }
 inline void ld_shared(uint32_t (&x)[2], uint32_t addr) { memcpy(x, machine::shared_at(addr, 8, 8), 8); }
