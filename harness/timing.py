@@ -158,7 +158,8 @@ class GpuTimer:
         output = call()
         host_ns = self._now() - host_start_ns
         self._record(self._end)
-        self._holder.stamp()
+        if self._stamped:
+            self._holder.stamp()
         kept, first_ns = self._copied(keep, output, self._kept)
         _, second_ns = self._copied(keep, output, self._again)
         exposed = self._query(self._start)
