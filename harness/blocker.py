@@ -31,7 +31,7 @@ FUNCTIONS = (
 MULTIPROCESSORS, THREADS_PER_MULTIPROCESSOR = 16, 39  # CU_DEVICE_ATTRIBUTE_*
 BLOCKS_PER_MULTIPROCESSOR = 2  # a block has at most 1024 threads, a multiprocessor up to 2048
 MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
-MAX_LAUNCH = 0xFFFFFFFF
+MAX_WORD = 0xFFFFFFFF
 READ_BYTES = 16  # by one thread at a time
 RUNNING, LOST, LATE, STAMP = range(4)  # words in host memory that the kernels write
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: torch's default queue must not wait for `linger`
@@ -230,12 +230,12 @@ class LingerArguments(ctypes.Structure):
 
 
 class Kernel(NamedTuple):
-    """What a launch takes, apart from the queue. The arguments are read at every launch."""
+    """What a launch takes, apart from the queue. Nothing in it can be changed: what a launch reads is made for it."""
 
-    function: ctypes.c_void_p
+    function: int
     size: tuple[int, int, int, int, int, int]  # blocks, then threads of each, by x, y, z
-    arguments: Any  # a structure
-    pointers: Any  # to its fields
+    arguments: type[ctypes.Structure]
+    values: tuple[int, ...]  # of its fields; those that change from launch to launch are 0 here
 
 
 class Blocker:
@@ -251,11 +251,11 @@ class Blocker:
         self._own_queue, self._launches = _hurried_queue(ask), itertools.count(1)
         self._buffer = buffer  # keeps the memory
         nbytes = buffer.nbytes // READ_BYTES * READ_BYTES if buffer is not None else 0
-        occupying = OccupyArguments(words=words, buffer=buffer.data_ptr() if buffer is not None else 0, nbytes=nbytes)
+        occupying = (0, words, buffer.data_ptr() if buffer is not None else 0, nbytes, 0)
         size, (occupy, linger) = _size(ask, self._index), _functions(ask, b"occupy", b"linger")
-        self._occupy = _kernel(occupy, *size, occupying)
-        self._linger = _kernel(linger, *size, LingerArguments(late=words + 4 * LATE))
-        self._stamp = _kernel(linger, 1, 1, LingerArguments(late=words + 4 * STAMP))
+        self._occupy = _kernel(occupy, *size, OccupyArguments, occupying)
+        self._linger = _kernel(linger, *size, LingerArguments, (words + 4 * LATE, 0))
+        self._stamp = _kernel(linger, 1, 1, LingerArguments, (words + 4 * STAMP, 0))
         self.begins_ns, self.needed_ns = self._calibrate(device)
         self.linger_ns = _linger_ns(self.begins_ns, self.needed_ns)
 
@@ -285,9 +285,8 @@ class Blocker:
         return self._words[LOST] + self._words[LATE]
 
     def _fill(self, hold_ns: int, behind: Callable[[], object] = lambda: None) -> None:
-        number = self._occupy.arguments.launch = next(self._launches) & MAX_LAUNCH
-        self._occupy.arguments.hold_ns = hold_ns
-        self._launch(self._occupy, self._queue(self._index))
+        number = next(self._launches) & MAX_WORD
+        self._launch(self._occupy, self._queue(self._index), hold_ns=hold_ns, launch=number)
         behind()
         asked_ns = self._now()
         while self._words[RUNNING] != number:
@@ -295,15 +294,18 @@ class Blocker:
                 limit = f"within {RUNNING_LIMIT_NS // 10**9} s"
                 raise NotHeld(f"the device was not free for the clock {limit}: leave nothing running on it between calls")
         self._words[LATE] = 0  # the last launch of `linger` has ended: it had places which are taken now
+        self._words[STAMP] = MAX_WORD  # until it is stamped
 
     def _stay(self, linger_ns: int) -> None:
-        self._linger.arguments.linger_ns = linger_ns
-        self._launch(self._linger, self._own_queue)
+        self._launch(self._linger, self._own_queue, linger_ns=linger_ns)
 
-    def _launch(self, kernel: Kernel, queue: int | None) -> None:
-        shared_bytes, handle = 0, ctypes.c_void_p(queue)
+    def _launch(self, kernel: Kernel, queue: int | None, **given: int) -> None:
+        arguments, shared_bytes = kernel.arguments(*kernel.values), 0
+        for name, value in given.items():
+            setattr(arguments, name, value)
+        function, handle = ctypes.c_void_p(kernel.function), ctypes.c_void_p(queue)
         try:
-            self._ask("cuLaunchKernel", kernel.function, *kernel.size, shared_bytes, handle, kernel.pointers, None)
+            self._ask("cuLaunchKernel", function, *kernel.size, shared_bytes, handle, _pointers(arguments), None)
         except CannotBlock as error:
             raise NotHeld(f"the device could not be held for the clock: {error}") from None
 
@@ -365,8 +367,10 @@ def _functions(ask: Callable[..., None], *names: bytes) -> list[ctypes.c_void_p]
     return functions
 
 
-def _kernel(function: ctypes.c_void_p, blocks: int, threads: int, arguments: ctypes.Structure) -> Kernel:
-    return Kernel(function, (blocks, 1, 1, threads, 1, 1), arguments, _pointers(arguments))
+def _kernel(
+    function: ctypes.c_void_p, blocks: int, threads: int, arguments: type[ctypes.Structure], values: tuple[int, ...]
+) -> Kernel:
+    return Kernel(function.value or 0, (blocks, 1, 1, threads, 1, 1), arguments, values)
 
 
 def _size(ask: Callable[..., None], device: int) -> tuple[int, int]:

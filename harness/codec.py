@@ -21,6 +21,8 @@ DTYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES.valu
 DETACH, CLONE = torch.Tensor.detach, torch.Tensor.clone
 RESOLVE_CONJ, RESOLVE_NEG = torch.Tensor.resolve_conj, torch.Tensor.resolve_neg
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
+NUMEL, ELEMENT_SIZE, IS_CONTIGUOUS = torch.Tensor.numel, torch.Tensor.element_size, torch.Tensor.is_contiguous
+IS_CONJ, IS_NEG = torch.Tensor.is_conj, torch.Tensor.is_neg
 NO_FUNCTION_MODES, NO_DISPATCH_MODES = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
 
 
@@ -77,6 +79,15 @@ def tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
     elif type(value) in (tuple, list, dict) and depth < MAX_DEPTH:
         for item in value.values() if type(value) is dict else value:
             yield from tensors(item, depth + 1)
+
+
+def plain_bytes(value: Any) -> list[int] | None:
+    """The sizes of a nested value's tensors, if `snapshot` copies each of them as it lies."""
+    with NO_FUNCTION_MODES(), NO_DISPATCH_MODES():
+        parts = list(tensors(value))
+        if any(part.layout is not torch.strided or not IS_CONTIGUOUS(part) or IS_CONJ(part) or IS_NEG(part) for part in parts):
+            return None
+        return [NUMEL(part) * ELEMENT_SIZE(part) for part in parts]
 
 
 def storages_of(tree: Any) -> set[int]:

@@ -9,6 +9,7 @@ call's queue sleeps, and what a submission does on another queue meanwhile goes 
 
 import ctypes
 import itertools
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from harness.blocker import Blocker, CannotBlock, NotHeld
-from harness.codec import tensors
+from harness.blocker import Blocker, CannotBlock, LingerArguments, NotHeld, OccupyArguments
+from harness.codec import plain_bytes
 
 RANDN_SHAPE = (16000, 1024, 1024)  # fp32: 62.5 GiB, as in the official utils.clear_l2_cache_large
 RANDN_BYTES = 4 * 16000 * 1024 * 1024
@@ -27,7 +28,7 @@ COPY_JITTER_NS = 2_000  # beyond half as much again as a copy takes; on an H200 
 COPIED_BYTES = 64 << 20  # to find out how fast a device copies
 COPIES, COPIES_HELD_NS = 5, 1_000_000  # for which a device is held until the host has queued both copies of that
 START_JITTER_NS = 2_000  # from the end of a hold to the stamp, beyond the events and the quickest; on an H200 up to 1.7 us
-STAMP_JITTER_NS = 50_000  # of the host: the stamp of an exposed call is launched while the device waits for it
+STAMP_JITTER_NS = 20_000  # at most, of what the host takes for the stamp of an exposed call, which the device waits for
 WAIT_JITTER_NS = 50_000  # of the host: two waits for an idle device, the second of them for all queues
 IDLE_JITTER_NS = 1_000_000  # until an idle device is held; on an H200 0.1 ms, and more when another context had it before
 QUEUE_JITTER_NS = 1_000_000  # of the host: two copies that are queued; on an H200 the first took up to 0.1 ms more
@@ -147,7 +148,7 @@ class GpuTimer:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return self, GpuTimer, *self._holder.parts
+        return self, GpuTimer, self._copying, Copying, *self._holder.parts
 
     def time(
         self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is, held: Callable[[], object] = nothing
@@ -157,17 +158,20 @@ class GpuTimer:
         host_start_ns = self._now()
         output = call()
         host_ns = self._now() - host_start_ns
+        end_asked_ns = self._now()
         self._record(self._end)
         if self._stamped:
             self._holder.stamp()
+        stamping_ns = self._now() - end_asked_ns
         kept, first_ns = self._copied(keep, output, self._kept)
         _, second_ns = self._copied(keep, output, self._again)
         exposed = self._query(self._start)
         elsewhere_ns = self._elsewhere_ns()
         elapsed_ns = round(self._elapsed(self._start, self._end) * 1e6) + self._holder.lost_ns
         hidden = sleep_ns > 0 and not exposed  # else the copies wait for the host
-        late_ns = max(first_ns - 2 * second_ns - QUEUE_JITTER_NS, self._late_ns(kept) if hidden else 0, 0)
-        return Sample(waited_ns + self._before_ns(hidden) + elapsed_ns + elsewhere_ns + late_ns, host_ns, exposed), kept
+        late_ns = max(first_ns - 2 * second_ns - QUEUE_JITTER_NS, self._late_ns(output) if hidden else 0, 0)
+        before_ns = self._before_ns(0 if hidden else stamping_ns)
+        return Sample(waited_ns + before_ns + elapsed_ns + elsewhere_ns + late_ns, host_ns, exposed), kept
 
     def run(self, call: Callable[[], Any], keep: Keep = as_it_is) -> tuple[Sample, Any]:
         self._synchronize(self._device)
@@ -197,17 +201,18 @@ class GpuTimer:
             self._synchronize(self._device)
         return max(0, self._now() - queue_done_ns - WAIT_JITTER_NS)
 
-    def _before_ns(self, hidden: bool) -> int:
+    def _before_ns(self, stamping_ns: int) -> int:
         """From the end of the hold to the stamp behind the end event, beyond the time between the events and what that varies
-        by: what was queued before the first or after the second, or for how long after the hold somebody recorded both anew."""
-        jitter_ns = START_JITTER_NS if hidden else STAMP_JITTER_NS
+        by: what was queued before the first or after the second, or for how long after the hold somebody recorded both anew.
+        stamping_ns: for how long an exposed stamp may have waited for the host."""
+        jitter_ns = START_JITTER_NS + min(stamping_ns, STAMP_JITTER_NS)
         return max(0, self._holder.since_ns - self._span_ns(self._start, self._end) - jitter_ns) if self._stamped else 0
 
-    def _late_ns(self, kept: Any) -> int:
+    def _late_ns(self, output: Any) -> int:
         """By how much the copy of the output took the device longer than copying it again, or than copying so much took before
         there was a submission, beyond what copies vary by."""
         first_ns = self._span_ns(self._end, self._kept) - self._copying.stamp_ns
-        usual_ns = min(self._span_ns(self._kept, self._again), self._copying.expected_ns(kept))
+        usual_ns = min(self._span_ns(self._kept, self._again), self._copying.expected_ns(output))
         return max(0, round(first_ns - 1.5 * usual_ns) - COPY_JITTER_NS)
 
     def _span_ns(self, start: torch.cuda.Event, end: torch.cuda.Event) -> int:
@@ -278,7 +283,7 @@ class Occupier:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return self, Occupier, self._blocker, Blocker
+        return self, Occupier, self._blocker, Blocker, OccupyArguments, LingerArguments
 
     def hold(self, hold_ns: int, behind: Callable[[], object]) -> int:
         """Returns once nothing else can run there; what `behind` puts on the current queue comes first. -> for how many ns
@@ -297,9 +302,9 @@ class Copying:
     ns_per_byte: float
 
     def expected_ns(self, value: Any) -> float:
-        """For the tensors of a nested value."""
-        sizes = [tensor.nbytes for tensor in tensors(value)]
-        return len(sizes) * self.tensor_ns + sum(sizes) * self.ns_per_byte
+        """For the tensors of a nested value; without limit where they have to be rearranged."""
+        sizes = plain_bytes(value)
+        return math.inf if sizes is None else len(sizes) * self.tensor_ns + sum(sizes) * self.ns_per_byte
 
 
 def copying(holder: Sleeper | Occupier, device: torch.device) -> Copying:
@@ -317,6 +322,8 @@ def copying(holder: Sleeper | Occupier, device: torch.device) -> Copying:
         torch.cuda.synchronize(device)
         tries.append([round(start.elapsed_time(end) * 1e6) for start, end in itertools.pairwise(events)])
     first_ns, small_ns, large_ns = (min(spans) for spans in zip(*tries, strict=True))
+    del small, large
+    torch.cuda.empty_cache()  # all of the memory is the submission's
     return Copying(max(0, first_ns - small_ns), small_ns, max(0, large_ns - small_ns) / COPIED_BYTES)
 
 

@@ -13,6 +13,7 @@ import torch
 
 from harness import blocker
 from harness.blocker import READ_BYTES, Blocker, CannotBlock, LingerArguments, NotHeld, OccupyArguments
+from harness.seal import Seal
 
 DEVICE = torch.device("cuda", 0)
 QUEUE, HURRIED_QUEUE = 0xABC, 0xDEF
@@ -192,6 +193,14 @@ def test_a_stamp_says_how_long_ago_the_device_was_let_go(driver):
     assert made.since_ns == 0
 
 
+def test_a_stamp_that_never_comes_is_no_stamp_of_the_call_before(driver, monkeypatch):
+    made = Blocker(DEVICE)
+    made.hold(1)
+    made.stamp()
+    made.hold(1)
+    assert made.since_ns > 4_000_000_000
+
+
 def test_a_device_that_is_shared_is_refused(driver, monkeypatch):
     monkeypatch.setattr(blocker, "PATIENCE_NS", 0)
     driver.needed_ns = itertools.repeat(blocker.NEEDED_LIMIT_NS + 1)
@@ -301,3 +310,18 @@ def test_the_kernels_assemble_and_two_blocks_fit(tmp_path, arch):
     registers = re.findall(r"Used (\d+) registers", done.stdout + done.stderr)
     assert len(registers) == len(HANDLES)
     assert max(map(int, registers)) <= 65536 // 2048
+
+
+@pytest.mark.parametrize("name", ["_occupy", "_linger", "_stamp"])
+def test_what_a_kernel_is_launched_with_is_sealed(driver, name):
+    """A buffer of no bytes would leave the caches warm, a stamp that is written elsewhere would never come."""
+    made = Blocker(DEVICE)
+    sealed = Seal(made, Blocker, OccupyArguments, LingerArguments)
+    made.hold(1)
+    made.stamp()
+    assert sealed.broken() is None
+    kernel = getattr(made, name)
+    with pytest.raises(TypeError):
+        kernel.values[0] = 1
+    setattr(made, name, kernel._replace(values=(0,) * len(kernel.values)))
+    assert sealed.broken() == name

@@ -1,5 +1,6 @@
 """Whatever a submission changes in the worker's clock or channel and leaves changed is found; what others change is not."""
 
+import builtins
 import time
 import types
 
@@ -86,3 +87,27 @@ def test_every_function_of_a_module_is_sealed():
     module.g.__code__ = module.f.__code__
     assert sealed.broken() == "g"
     assert seal.CLOCK_BYTES >= 12  # a jump through a register
+
+
+@pytest.mark.parametrize("name", ["round", "max", "min", "sum", "vars", "len"])
+def test_a_name_that_hides_a_builtin_from_a_module_is_found(timer, monkeypatch, name):
+    sealed = Seal(timer, timing)
+    monkeypatch.setattr(timing, name, lambda *values: 7, raising=False)
+    assert sealed.broken() == name
+
+
+@pytest.mark.parametrize("name", ["round", "max", "len", "getattr"])
+def test_a_replaced_builtin_is_found(timer, monkeypatch, name):
+    sealed, genuine = Seal(timer, timing), getattr(builtins, name)
+    monkeypatch.setattr(builtins, name, lambda *values: genuine(*values))
+    found = sealed.broken()
+    monkeypatch.undo()
+    assert found == name
+
+
+def test_a_submission_may_print_in_its_own_way_and_warn(timer, monkeypatch):
+    sealed = Seal(timer, timing)
+    monkeypatch.setattr(builtins, "print", lambda *values: None)
+    monkeypatch.setattr(builtins, "_", 3, raising=False)
+    monkeypatch.setattr(timing, "__warningregistry__", {}, raising=False)
+    assert sealed.broken() is None

@@ -239,11 +239,43 @@ def test_a_copy_that_works_both_times_is_compared_with_copies_of_before(cuda, he
     assert sample.elapsed_ns == 1000 + 150_000 - 6_000 - timing.COPY_JITTER_NS
 
 
-@pytest.mark.parametrize(("later_ns", "counted_ns"), [(40_000, 0), (1_000_000, 950_000)])
-def test_an_exposed_stamp_waits_for_the_host(cuda, held, later_ns, counted_ns):
+@pytest.mark.parametrize(("host_ns", "later_ns", "counted_ns"), [
+    (9_000, 9_000, 0), (9_000, 40_000, 29_000), (3_000_000, 3_000_000, 2_978_000),
+])  # fmt: skip
+def test_an_exposed_stamp_waits_for_the_host(cuda, held, host_ns, later_ns, counted_ns):
+    """As long as that takes, and no longer than a host that is not disturbed."""
     timer, cuda.start_reached = held(Cold("none")), True
-    timer._holder._blocker.stamp = lambda: timer._holder._blocker.noted.update(since=1000 + later_ns)
+
+    def stamp():
+        cuda.host_ns += host_ns
+        timer._holder._blocker.noted.update(since=1000 + later_ns)
+
+    timer._holder._blocker.stamp = stamp
     assert timer.time(cuda.call, sleep_ns=50_000, keep=cuda.keep)[0].elapsed_ns == 1000 + counted_ns
+
+
+def test_what_copies_are_compared_with_is_sealed(cuda, held):
+    timer = held(Cold("none"))
+    timer._copying = timing.Copying(0, 3_000, 0.001)
+    seal = Seal(*timer.parts)
+    assert seal.broken() is None
+    object.__setattr__(timer._copying, "tensor_ns", 10**12)
+    assert seal.broken() == "tensor_ns"
+
+
+def test_nobody_says_how_large_an_output_is_but_torch(monkeypatch):
+    costs = timing.Copying(0, 3_000, 0.001)
+    monkeypatch.setattr(torch.Tensor, "nbytes", property(lambda tensor: 1 << 60))
+    monkeypatch.setattr(torch.Tensor, "numel", lambda tensor: 1 << 60)
+    assert costs.expected_ns([torch.zeros(1000), torch.zeros(0), None]) == 2 * 3_000 + 4
+
+
+@pytest.mark.parametrize("output", [
+    torch.zeros(4, 6).t(), [torch.zeros(3), torch.zeros(4, 6)[:, ::2]], torch.zeros(3, dtype=torch.complex64).conj(),
+    torch.zeros(3).to_sparse(),
+], ids=["transposed", "strided", "conj", "sparse"])  # fmt: skip
+def test_outputs_that_are_rearranged_are_compared_with_their_second_copy_alone(output):
+    assert timing.Copying(0, 3_000, 0.001).expected_ns(output) == float("inf")
 
 
 def test_a_device_that_cannot_be_held_for_a_copy_sleeps_and_says_why(cuda, held, monkeypatch):
