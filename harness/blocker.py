@@ -235,7 +235,7 @@ class Kernel(NamedTuple):
     function: int
     size: tuple[int, int, int, int, int, int]  # blocks, then threads of each, by x, y, z
     arguments: type[ctypes.Structure]
-    values: tuple[int, ...]  # of its fields; those that change from launch to launch are 0 here
+    fixed: tuple[tuple[str, int], ...]  # its fields that do not change from launch to launch
 
 
 class Blocker:
@@ -251,11 +251,11 @@ class Blocker:
         self._own_queue, self._launches = _hurried_queue(ask), itertools.count(1)
         self._buffer = buffer  # keeps the memory
         nbytes = buffer.nbytes // READ_BYTES * READ_BYTES if buffer is not None else 0
-        occupying = (0, words, buffer.data_ptr() if buffer is not None else 0, nbytes, 0)
+        address = buffer.data_ptr() if buffer is not None else 0
         size, (occupy, linger) = _size(ask, self._index), _functions(ask, b"occupy", b"linger")
-        self._occupy = _kernel(occupy, *size, OccupyArguments, occupying)
-        self._linger = _kernel(linger, *size, LingerArguments, (words + 4 * LATE, 0))
-        self._stamp = _kernel(linger, 1, 1, LingerArguments, (words + 4 * STAMP, 0))
+        self._occupy = _kernel(occupy, *size, OccupyArguments, words=words, buffer=address, nbytes=nbytes)
+        self._linger = _kernel(linger, *size, LingerArguments, late=words + 4 * LATE)
+        self._stamp = _kernel(linger, 1, 1, LingerArguments, late=words + 4 * STAMP, linger_ns=0)
         self.begins_ns, self.needed_ns = self._calibrate(device)
         self.linger_ns = _linger_ns(self.begins_ns, self.needed_ns)
 
@@ -300,9 +300,7 @@ class Blocker:
         self._launch(self._linger, self._own_queue, linger_ns=linger_ns)
 
     def _launch(self, kernel: Kernel, queue: int | None, **given: int) -> None:
-        arguments, shared_bytes = kernel.arguments(*kernel.values), 0
-        for name, value in given.items():
-            setattr(arguments, name, value)
+        arguments, shared_bytes = kernel.arguments(**dict(kernel.fixed), **given), 0
         function, handle = ctypes.c_void_p(kernel.function), ctypes.c_void_p(queue)
         try:
             self._ask("cuLaunchKernel", function, *kernel.size, shared_bytes, handle, _pointers(arguments), None)
@@ -368,9 +366,9 @@ def _functions(ask: Callable[..., None], *names: bytes) -> list[ctypes.c_void_p]
 
 
 def _kernel(
-    function: ctypes.c_void_p, blocks: int, threads: int, arguments: type[ctypes.Structure], values: tuple[int, ...]
+    function: ctypes.c_void_p, blocks: int, threads: int, arguments: type[ctypes.Structure], **fixed: int
 ) -> Kernel:
-    return Kernel(function.value or 0, (blocks, 1, 1, threads, 1, 1), arguments, values)
+    return Kernel(function.value or 0, (blocks, 1, 1, threads, 1, 1), arguments, tuple(fixed.items()))
 
 
 def _size(ask: Callable[..., None], device: int) -> tuple[int, int]:

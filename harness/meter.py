@@ -58,6 +58,14 @@ class Meter:
         self._fds = []
 
 
+def metered(pid: int) -> tuple[Meter | None, str]:
+    """What counts the processor time of a process and its family, or why the kernel refuses."""
+    try:
+        return Meter.of(pid), ""
+    except CannotMeter as error:
+        return None, str(error)
+
+
 def _event(task: int) -> int:
     """The descriptor of an event that counts a thread's time, and that of what it starts. Raises OSError."""
     flags = INHERIT | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR

@@ -34,9 +34,9 @@ class Seal:
         # gain, such as warning registries, are harmless.
         self._sizes = tuple((vars(owner), len(vars(owner))) for owner in owners if not isinstance(owner, ModuleType))
         modules = [vars(owner) for owner in owners if isinstance(owner, ModuleType)]
-        known = [part for part in _parts(builtins) if part[1] not in REPLACEABLE]
-        self._parts += tuple(known)
-        self._hidden = tuple((names, name) for names in modules for _, name, *_ in known if name not in names)
+        known = tuple(part for part in _parts(builtins) if part[1] not in REPLACEABLE)
+        self._parts += known
+        self._absent = tuple((names, frozenset(name for _, name, *_ in known if name not in names)) for names in modules)
         self._read = ctypes.string_at
         self._clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
         self._clock_code = self._read(self._clock, CLOCK_BYTES)
@@ -52,9 +52,9 @@ class Seal:
         for attributes, size in self._sizes:
             if len(attributes) != size:
                 return list(attributes)[-1]
-        for names, name in self._hidden:
-            if name in names:
-                return name
+        for names, absent in self._absent:
+            if not absent.isdisjoint(names):
+                return next(iter(absent.intersection(names)))
         for attributes, name, value, code, defaults in self._parts:
             if attributes.get(name) is not value:
                 return name

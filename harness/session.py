@@ -32,7 +32,7 @@ from harness.errors import (
     WorkerTimedOut,
 )
 from harness.inputs import InputBuffers, reveal
-from harness.meter import CannotMeter, Meter
+from harness.meter import Meter, metered
 from harness.process import WorkerProcess
 from harness.protocol import BadFrame, ChannelClosed, ChannelTimedOut
 from harness.sections import SectionMap
@@ -138,16 +138,8 @@ class Session:
             self._empties_last = cold.method == "read" and self._defences.occupied_device and not self.unheld
             self._free_bytes = free_device_bytes(self._device) if self._device.type != "cpu" else 0
             self._idle_ns = min(self._idle_request() for _ in range(IDLE_REQUESTS))
-            self._meter = self._metered()
+            self._meter, self.unmetered = metered(self._process.pid)
             self._left_s = self._timeout_s
-
-    def _metered(self) -> Meter | None:
-        """What counts the processor time of children that end unseen; None where the kernel refuses."""
-        try:
-            return Meter.of(self._process.pid)
-        except CannotMeter as error:
-            self.unmetered = str(error)
-            return None
 
     def _idle_request(self) -> int:
         """Nanoseconds until the worker has answered that it timed nothing."""

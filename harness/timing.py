@@ -170,8 +170,8 @@ class GpuTimer:
         elapsed_ns = round(self._elapsed(self._start, self._end) * 1e6) + self._holder.lost_ns
         hidden = sleep_ns > 0 and not exposed  # else the copies wait for the host
         late_ns = max(first_ns - 2 * second_ns - QUEUE_JITTER_NS, self._late_ns(output) if hidden else 0, 0)
-        before_ns = self._before_ns(0 if hidden else stamping_ns)
-        return Sample(waited_ns + before_ns + elapsed_ns + elsewhere_ns + late_ns, host_ns, exposed), kept
+        unaccounted_ns = self._unaccounted_ns(0 if hidden else stamping_ns)
+        return Sample(waited_ns + unaccounted_ns + elapsed_ns + elsewhere_ns + late_ns, host_ns, exposed), kept
 
     def run(self, call: Callable[[], Any], keep: Keep = as_it_is) -> tuple[Sample, Any]:
         self._synchronize(self._device)
@@ -201,7 +201,7 @@ class GpuTimer:
             self._synchronize(self._device)
         return max(0, self._now() - queue_done_ns - WAIT_JITTER_NS)
 
-    def _before_ns(self, stamping_ns: int) -> int:
+    def _unaccounted_ns(self, stamping_ns: int) -> int:
         """From the end of the hold to the stamp behind the end event, beyond the time between the events and what that varies
         by: what was queued before the first or after the second, or for how long after the hold somebody recorded both anew.
         stamping_ns: for how long an exposed stamp may have waited for the host."""

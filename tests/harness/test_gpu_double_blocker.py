@@ -323,6 +323,6 @@ def test_what_a_kernel_is_launched_with_is_sealed(driver, monkeypatch, name):
     assert sealed.broken() is None
     kernel = getattr(made, name)
     with pytest.raises(TypeError):
-        kernel.values[0] = 1
-    setattr(made, name, kernel._replace(values=(0,) * len(kernel.values)))
+        kernel.fixed[0] = ("late", 1)
+    setattr(made, name, kernel._replace(fixed=tuple((field, 0) for field, _ in kernel.fixed)))
     assert sealed.broken() == name

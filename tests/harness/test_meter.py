@@ -128,7 +128,7 @@ def test_a_kernel_that_refuses_leaves_the_accounts_of_proc(started, monkeypatch)
         raise CannotMeter(1, "perf_event_open: Operation not permitted")
 
     monkeypatch.setattr(session_module.Meter, "of", refuse)
-    started._meter = started._metered()
+    started._meter, started.unmetered = session_module.metered(started._process.pid)
     assert "perf_event_open" in started.unmetered
     assert os.getpid() not in started._used().processes
     assert started._process.pid in started._used().processes

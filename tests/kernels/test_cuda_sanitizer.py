@@ -34,11 +34,11 @@ IN_A_BLOCK = (
 IN_A_CLUSTER = ("stores", "counted_stores", "bulk_stores", "bulk_kept")
 KERNELS = [name for name in CUDA_KERNELS if not name.endswith("paged")]
 SCRIPT = """
-import sys
+import json, sys
 sys.path[:0] = [".", "tests/kernels"]
 from mla_oracle import make_input, to_gpu
 from kernels.cuda_backend import CudaBackend
-data = to_gpu(make_input(eval(sys.argv[2]), 2, 24))
+data = to_gpu(make_input(json.loads(sys.argv[2]), 2, 24))
 for cluster in map(int, sys.argv[3:]):
     for groups in (1, 2):
         plan = CudaBackend().plan(data, {"kernel": sys.argv[1], "cluster": cluster, "groups": groups})
@@ -97,7 +97,8 @@ def test_blocks_that_are_alone(tool, kernel, control):
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_clusters(tool, kernel, control):
-    said = complaints(tool, "mla_", *kernel_run(tool, kernel, *(("2",) if tool == "racecheck" else ("3", "4"))))
+    clusters = ("2",) if tool == "racecheck" else ("3", "4")
+    said = complaints(tool, "mla_", *kernel_run(tool, kernel, *clusters))
     if said and (why := misjudged(tool, control, IN_A_BLOCK + IN_A_CLUSTER)):
         pytest.skip(why)
     assert not said, said
