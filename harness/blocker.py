@@ -12,7 +12,7 @@ is measured when the Blocker is made. A kernel that got in between all the same 
 it ends itself or the other blocks do; a block that begins only then reports how late it is.
 
 Only another context is not kept out: it gets the device in turns. Such a turn shows as a gap in the clock of `occupy`.
-Names and numbers: cuda.h of CUDA 12 and 13; PTX ISA 6.3, "nanosleep", "%globaltimer", "barrier".
+Names and numbers: cuda.h of CUDA 12 and 13; cudaGetErrorString; PTX ISA 6.3, "nanosleep", "%globaltimer", "barrier".
 """
 
 import ctypes
@@ -32,6 +32,18 @@ MULTIPROCESSORS, THREADS_PER_MULTIPROCESSOR = 16, 39  # CU_DEVICE_ATTRIBUTE_*
 BLOCKS_PER_MULTIPROCESSOR = 2  # a block has at most 1024 threads, a multiprocessor up to 2048
 MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
 MAX_WORD = 0xFFFFFFFF
+FAULTS = {  # CUresult: what a kernel ends its context with; every later call of the driver returns it
+    700: "an illegal memory access was encountered",
+    702: "the launch timed out and was terminated",
+    710: "device-side assert triggered",
+    714: "hardware stack error",
+    715: "an illegal instruction was encountered",
+    716: "misaligned address",
+    717: "operation not supported on global/shared address space",
+    718: "invalid program counter",
+    719: "unspecified launch failure",
+    721: "tensor memory not completely freed",
+}
 READ_BYTES = 16  # by one thread at a time
 RUNNING, LOST, LATE, STAMP = range(4)  # words in host memory that the kernels write
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: torch's default queue must not wait for `linger`
@@ -207,6 +219,10 @@ class CannotBlock(RuntimeError):
     """The driver is not NVIDIA's, or refuses."""
 
 
+class KernelFault(RuntimeError):
+    """A kernel that was running on the device has failed, not what the driver was asked for: its context is lost."""
+
+
 class NotHeld(RuntimeError):
     """The device did not become the blocker's: something else was running, or the driver was tampered with."""
 
@@ -261,7 +277,8 @@ class Blocker:
 
     def hold(self, hold_ns: int, behind: Callable[[], object] = lambda: None) -> None:
         """Take the device, behind what is on the current queue, for `hold_ns` and the time of the read; then keep it until the
-        current queue is about to begin its next kernel. Returns as soon as nothing else can run there. Raises NotHeld.
+        current queue is about to begin its next kernel. Returns as soon as nothing else can run there. Raises NotHeld, or
+        KernelFault.
 
         `behind` is called as soon as the device is asked for: what it puts on the current queue comes before anybody else's."""
         self._fill(hold_ns, behind)
@@ -269,7 +286,7 @@ class Blocker:
             self._stay(self.linger_ns)
 
     def stamp(self) -> None:
-        """Behind what is on the current queue: note how long ago the last hold ended, for `since_ns`."""
+        """Behind what is on the current queue: note how long ago the last hold ended, for `since_ns`. Raises as `hold` does."""
         self._launch(self._stamp, self._queue(self._index))
 
     @property
@@ -342,7 +359,7 @@ def _linger_ns(begins_ns: int, needed_ns: int) -> int:
 
 
 def _asker() -> Callable[..., None]:
-    """Calls the driver by function name; raises CannotBlock. The functions are looked up now."""
+    """Calls the driver by function name; raises CannotBlock, or KernelFault. The functions are looked up now."""
     try:
         driver = ctypes.CDLL(LIBRARY)
         functions = {name: getattr(driver, name) for name in FUNCTIONS}
@@ -351,6 +368,8 @@ def _asker() -> Callable[..., None]:
 
     def ask(name: str, *arguments: Any) -> None:
         if status := functions[name](*arguments):
+            if fault := FAULTS.get(status):
+                raise KernelFault(f"CUDA error {status}: {fault}")
             raise CannotBlock(f"{name}: CUDA error {status}")
 
     return ask

@@ -23,6 +23,8 @@ RESOLVE_CONJ, RESOLVE_NEG = torch.Tensor.resolve_conj, torch.Tensor.resolve_neg
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 NUMEL, ELEMENT_SIZE, IS_CONTIGUOUS = torch.Tensor.numel, torch.Tensor.element_size, torch.Tensor.is_contiguous
 IS_CONJ, IS_NEG = torch.Tensor.is_conj, torch.Tensor.is_neg
+LAYOUT = vars(torch._C.TensorBase)["layout"].__get__
+STRIDED, CONTIGUOUS = torch.strided, torch.contiguous_format
 NO_FUNCTION_MODES, NO_DISPATCH_MODES = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
 
 
@@ -63,20 +65,26 @@ def snapshot(value: Any) -> Any:
 def _copied(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         return value
-    if isinstance(value, torch.Tensor) and type(value) in TENSOR_TYPES and value.layout is torch.strided:
-        return CLONE(RESOLVE_NEG(RESOLVE_CONJ(DETACH(value))), memory_format=torch.contiguous_format)
-    if type(value) in (tuple, list):
+    if _exactly(value, *TENSOR_TYPES) and LAYOUT(value) is STRIDED:
+        return CLONE(RESOLVE_NEG(RESOLVE_CONJ(DETACH(value))), memory_format=CONTIGUOUS)
+    if _exactly(value, tuple, list):
         return type(value)(_copied(item, depth + 1) for item in value)
     if type(value) is dict:
         return {key: _copied(item, depth + 1) for key, item in value.items()}
     return value
 
 
+def _exactly(value: Any, *kinds: type) -> bool:
+    """Whether a value is of one of these very types. `in` and isinstance would ask its type, which may answer as it likes."""
+    kind = type(value)
+    return any(kind is one for one in kinds)
+
+
 def tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
     """The plain tensors of a nested value, as deep as `encode` goes."""
-    if isinstance(value, torch.Tensor) and type(value) in TENSOR_TYPES:
+    if _exactly(value, *TENSOR_TYPES):
         yield value
-    elif type(value) in (tuple, list, dict) and depth < MAX_DEPTH:
+    elif _exactly(value, tuple, list, dict) and depth < MAX_DEPTH:
         for item in value.values() if type(value) is dict else value:
             yield from tensors(item, depth + 1)
 
@@ -85,7 +93,7 @@ def plain_bytes(value: Any) -> list[int] | None:
     """The sizes of a nested value's tensors, if `snapshot` copies each of them as it lies."""
     with NO_FUNCTION_MODES(), NO_DISPATCH_MODES():
         parts = list(tensors(value))
-        if any(part.layout is not torch.strided or not IS_CONTIGUOUS(part) or IS_CONJ(part) or IS_NEG(part) for part in parts):
+        if any(LAYOUT(part) is not STRIDED or not IS_CONTIGUOUS(part) or IS_CONJ(part) or IS_NEG(part) for part in parts):
             return None
         return [NUMEL(part) * ELEMENT_SIZE(part) for part in parts]
 
@@ -121,7 +129,7 @@ class _Writer:
             raise CodecError(where, f"nested more than {MAX_DEPTH} deep, or contains itself")
         if isinstance(value, torch.Tensor):
             return ["tensor", self._tensor(value, where)]
-        if type(value) in (tuple, list):
+        if _exactly(value, tuple, list):
             return [type(value).__name__, [self.node(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]]
         if type(value) is dict:
             pairs = value.items()
@@ -129,7 +137,7 @@ class _Writer:
         return _scalar_node(value, where)
 
     def _tensor(self, tensor: torch.Tensor, where: str) -> dict[str, Any]:
-        if type(tensor) not in TENSOR_TYPES:
+        if not _exactly(tensor, *TENSOR_TYPES):
             raise CodecError(where, f"is of type {_type_name(tensor)}; only plain torch.Tensor is accepted")
         if tensor.layout is not torch.strided or tensor.is_meta or tensor.dtype not in DTYPE_NAMES:
             kind = f"layout {tensor.layout}, dtype {tensor.dtype}, device {tensor.device}"
@@ -155,13 +163,13 @@ class _Writer:
 def _scalar_node(value: Any, where: str) -> list[Any]:
     if value is None:
         return ["none", None]
-    if type(value) in (bool, int, str):
+    if _exactly(value, bool, int, str):
         return [type(value).__name__, value]
     if type(value) is float:
         return ["float", value.hex()]  # exact, and JSON has no infinities
-    if isinstance(value, torch.dtype) and value in DTYPE_NAMES:
+    if type(value) is torch.dtype and value in DTYPE_NAMES:
         return ["dtype", DTYPE_NAMES[value]]
-    if isinstance(value, torch.device):
+    if type(value) is torch.device:
         return ["device", str(value)]
     raise CodecError(where, f"is of type {_type_name(value)}; only tensors, tuples, lists, dicts and plain values travel")
 

@@ -103,12 +103,12 @@ def _limit(plan: Plan) -> None:
 def _become_child_of_watcher(info_fd: int) -> None:
     """Fork: the child is process 1 of the new namespace; the parent stays outside until it has ended, and ends like it."""
     child = os.fork()
+    libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)  # of both: the watcher ends with the referee too
     if child:
         if info_fd:  # in bubblewrap's words
             os.write(info_fd, json.dumps({"child-pid": child}).encode())
         os.closerange(3, ALL_FDS)
         os._exit(_exit_status(os.waitpid(child, 0)[1]))
-    libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _leave_supervisor(plan: Plan) -> None:

@@ -69,9 +69,12 @@ class Request:
 class Workers:
     """The present worker of one submission, started or replaced when it is asked for."""
 
-    def __init__(self, request: Request, submission: Path, scratch: Path):
+    def __init__(self, request: Request, submission: Path, scratch: Path, shown_name: str = ""):
+        """shown_name: what messages call the submission, if not by its file's name."""
         self._request, self._submission, self._scratch = request, submission, scratch
+        self._shown_name = shown_name or submission.name
         self._session: Session | None = None
+        self._loaded = False
         self._started = 0
         self.load_ns: int | None = None
         self.device_ipc = False
@@ -84,27 +87,35 @@ class Workers:
         assert self._way is not None
         return self._way
 
-    def session(self) -> Session:
-        """A live worker with the submission loaded. Raises SubmissionNotLoaded."""
+    @property
+    def alive(self) -> bool:
+        """Whether the present worker can be asked again."""
+        return self._session is not None and self._session.alive
+
+    def start(self) -> Session:
+        """A live worker with its clock; whether the submission is there yet is left open. Raises SubmissionNotLoaded."""
         if self._session is None or not self._session.alive:
             self.close()
-            self._session = self._start()
+            self._session, self._loaded = self._contained(), False
         return self._session
+
+    def session(self) -> Session:
+        """A live worker with the submission loaded. Raises SubmissionNotLoaded."""
+        session = self.start()
+        if not self._loaded:
+            try:
+                self.load_ns = session.load()
+            except BaseException:
+                self.close()
+                raise
+            self._loaded = True
+        return session
 
     def close(self) -> None:
         """End the present worker."""
         if self._session is not None:
             self._session.close()
             self._session = None
-
-    def _start(self) -> Session:
-        session = self._contained()
-        try:
-            self.load_ns = session.load()
-        except BaseException:
-            session.close()
-            raise
-        return session
 
     def _contained(self) -> Session:
         """A worker behind the best layers that let it start. The first one finds them, before any submission has run;
@@ -144,7 +155,7 @@ class Workers:
         limits = Limits(timeout_s, data_limit_bytes(self._request.device), cpu_s)
         process = WorkerProcess(folder, self._request.backend, limits, containment, (ROOT, problem.directory))
         session = Session(
-            process, submission, self._request.device, timeout_s, self._request.defences, self._submission.name
+            process, submission, self._request.device, timeout_s, self._request.defences, self._shown_name
         )  # fmt: skip
         try:
             session.start(self._request.policy.cold)
@@ -187,8 +198,8 @@ class Evaluation:
         self._observer.started(self._result)
         with tempfile.TemporaryDirectory(prefix="kernelproof-") as scratch:
             workers = Workers(self._request, self._request.submission, _folder(scratch, "submission"))
-            if self._request.baseline and self._request.mode in TIMED_MODES:
-                self._rivals = Workers(self._request, self._request.baseline, _folder(scratch, "baseline"))
+            if (baseline := self._request.baseline) and self._request.mode in TIMED_MODES:
+                self._rivals = Workers(self._request, baseline, _folder(scratch, "baseline"), f"--baseline {baseline.name}")
             try:
                 self._run_cases(workers)
                 self._finish(State.COMPLETE)
@@ -205,6 +216,7 @@ class Evaluation:
 
     def _run_cases(self, workers: Workers) -> None:
         self._tell(0, "loading")
+        self._start(workers)
         workers.session()
         self._note_load(workers)
         if self._rivals:
@@ -216,6 +228,16 @@ class Evaluation:
             self._add(found)
             if self._request.stops_at_failure and not found.official_ok:
                 return
+
+    def _start(self, workers: Workers) -> None:
+        """Have a worker on each side. No clock is built while a submission is loaded, which could disturb its calibration: if
+        one side needs a new worker, both get one."""
+        sides = [workers, self._rivals] if self._rivals else [workers]
+        if not all(side.alive for side in sides):
+            for side in sides:
+                side.close()
+            for side in sides:
+                side.start()
 
     def _warm_up_first_case(self, workers: Workers) -> None:
         rule = self._request.policy.first_case_warmup
@@ -251,10 +273,7 @@ class Evaluation:
     def _load_baseline(self, rivals: Workers) -> None:
         baseline = self._result.baseline
         assert baseline is not None
-        try:
-            rivals.session()
-        except SubmissionNotLoaded as error:
-            raise SubmissionNotLoaded(f"--baseline {error}", error.detail) from None
+        rivals.session()
         self._result = replace(self._result, baseline=replace(baseline, load_ns=rivals.load_ns))
 
     def _replace_fallen_rival(self, run: CaseRun) -> None:
@@ -275,6 +294,7 @@ class Evaluation:
             raise SubmissionNotLoaded(f"--backend {self._request.backend}: {message}") from None
 
     def _case_run(self, workers: Workers, index: int, case: Case) -> CaseRun:
+        self._start(workers)
         session, rival = workers.session(), self._rivals.session() if self._rivals else None
         session.grant_time()
         if rival:

@@ -26,9 +26,11 @@ Part = tuple[Any, str, Any, Any, Any]
 
 
 class Seal:
-    """A record of the attributes of some modules, classes and objects, and of the code of their functions."""
+    """A record of the attributes of some modules and the classes that they define, of other classes and of objects, and of the
+    code of their functions."""
 
     def __init__(self, *owners: Any):
+        owners += tuple(kind for owner in owners if isinstance(owner, ModuleType) for kind in _classes(owner))
         self._parts = tuple(part for owner in owners for part in _parts(owner))
         # What is added to an object hides what its class has, and to a module a builtin of that name. Other names that modules
         # gain, such as warning registries, are harmless.
@@ -64,6 +66,11 @@ class Seal:
             if self._kernels_of(operator) != kernels:
                 return operator
         return None if self._read(self._clock, CLOCK_BYTES) == self._clock_code else "clock_gettime"
+
+
+def _classes(module: ModuleType) -> list[type]:
+    kinds = (value for value in vars(module).values() if isinstance(value, type))
+    return [kind for kind in kinds if kind.__module__ == module.__name__]
 
 
 def _parts(owner: Any) -> Iterator[Part]:

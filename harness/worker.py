@@ -5,6 +5,7 @@ referee: a submission can change all of it.
 """
 
 import contextlib
+import ctypes
 import importlib.util
 import json
 import linecache
@@ -20,7 +21,7 @@ from typing import Any
 
 import torch
 
-from harness import blocker, codec, cuda_vmm, memory, protocol, timing
+from harness import blocker, codec, cuda_vmm, memory, protocol, seal, timing
 from harness.codec import Encoded, decode, encode, snapshot, tensors
 from harness.errors import CodecError
 from harness.protocol import BadFrame, Channel, ChannelClosed, Frame
@@ -105,8 +106,9 @@ class Worker:
         ways = {way: checks[f"{way}_device"] for way in ("synchronized", "occupied", "stamped")}
         self._timer = make_timer(self._device, Cold(**cold), **ways)
         if checks["verified_timer"]:
-            owners = (*self._timer.parts, Worker, protocol.Channel, Seal)
-            self._seal = Seal(*owners, blocker, timing, codec, protocol, sys.modules[__name__])
+            # What a launch takes, what a frame goes through, and the Python around a device's events.
+            used = (ctypes, json, json.encoder, socket, torch.cuda.streams)
+            self._seal = Seal(*self._timer.parts, blocker, timing, codec, protocol, seal, sys.modules[__name__], *used)
         return "started", {"unheld": self._timer.unheld}
 
     def _load(self, fds: list[int], submission: str) -> Answer:

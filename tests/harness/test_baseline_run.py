@@ -17,6 +17,7 @@ from harness.cli import main
 from harness.history import History
 from harness.policies import AfterCalls
 from harness.result import read_result
+from harness.session import Session
 
 ROOT = Path(__file__).parents[2]
 DOUBLING = ROOT / "tests" / "harness" / "doubling"
@@ -98,6 +99,44 @@ def test_mistakes(options, code, message, capsys):
 def test_a_baseline_that_cannot_be_imported(tmp_path, capsys):
     assert evaluate(tmp_path, FAST, "import no_such_module\n") == 3
     assert "error: --baseline old.py: ModuleNotFoundError" in capsys.readouterr().err
+
+
+@pytest.fixture
+def steps(monkeypatch) -> list[str]:
+    """Whose worker started, with its clock, and whose submission was loaded, in this order."""
+    taken: list[str] = []
+
+    def noted(name: str):
+        step = getattr(Session, name)
+
+        def take(self, *arguments):
+            taken.append(f"{name} {self._shown_name.removeprefix('--baseline ')}")
+            return step(self, *arguments)
+
+        return take
+
+    for name in ("start", "load"):
+        monkeypatch.setattr(Session, name, noted(name))
+    return taken
+
+
+BOTH = ["start new.py", "start old.py", "load new.py", "load old.py"]
+
+
+def test_no_clock_is_built_while_a_submission_is_loaded(tmp_path, steps):
+    """It could keep the device busy while the other side's clock is calibrated."""
+    assert evaluate(tmp_path, FAST, FAST) == 0
+    assert steps == BOTH
+
+
+@pytest.mark.parametrize(
+    ("submission", "baseline", "code"), [(FAST, CRASHING, 0), (CRASHING, FAST, 112)], ids=["baseline", "submission"]
+)
+def test_where_one_needs_a_new_worker_both_get_one(tmp_path, steps, submission, baseline, code):
+    """Nor by waiting for the other side to fall."""
+    (tmp_path / "cases.txt").write_text("size: 8; seed: 1\nsize: 8; seed: 2\n")
+    assert evaluate(tmp_path, submission, baseline, "--cases", str(tmp_path / "cases.txt")) == code
+    assert steps == BOTH + BOTH
 
 
 def test_record(tmp_path, capsys):

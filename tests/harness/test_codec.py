@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.codec import DTYPES, decode, encode, snapshot
+from harness.codec import DTYPES, decode, encode, plain_bytes, snapshot
 from harness.errors import CodecError
 
 WHOLE_BYTE_DTYPES = [dtype for name, dtype in DTYPES.items() if "float8" in name or "float4" in name or name in (
@@ -182,6 +182,36 @@ def test_a_snapshot_is_made_without_what_a_submission_put_in_place(monkeypatch, 
     copy = snapshot(value)
     monkeypatch.undo()
     assert torch.equal(copy, value)
+
+
+def test_nothing_of_a_submission_is_asked_what_a_tensor_is(monkeypatch):
+    """It could compute whenever that is asked: before the copy that counts, and before the one that it is compared with."""
+
+    def asked(self):
+        raise AssertionError("a patched property was asked")
+
+    value = torch.ones(3)
+    monkeypatch.setattr(torch.Tensor, "layout", property(asked))
+    copy, sizes = snapshot(value), plain_bytes(value)
+    monkeypatch.undo()
+    assert torch.equal(copy, value)
+    assert sizes == [12]
+
+
+@pytest.mark.parametrize("base", [torch.Tensor, list, tuple, int, str], ids=lambda base: base.__name__)
+def test_a_type_that_says_it_equals_a_plain_one_is_none(base):
+    """It could compute in its iterator or its storage's accessor, after the clock has stopped."""
+
+    def equal(cls, other):
+        raise AssertionError("the type was asked")
+
+    kind = type(type(base))("Meta", (type(base),), {"__eq__": equal, "__hash__": lambda cls: 0})
+    spoof = kind("Spoof", (base,), {"__iter__": equal})
+    value = torch.ones(3).as_subclass(spoof) if base is torch.Tensor else spoof()
+    assert snapshot(value) is value
+    assert plain_bytes(value) == []
+    with pytest.raises(CodecError, match=r"is of type .*Spoof"):
+        encode([value])
 
 
 @pytest.fixture

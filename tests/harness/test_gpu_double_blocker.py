@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from harness import blocker
-from harness.blocker import READ_BYTES, Blocker, CannotBlock, LingerArguments, NotHeld, OccupyArguments
+from harness.blocker import READ_BYTES, Blocker, CannotBlock, KernelFault, LingerArguments, NotHeld, OccupyArguments
 from harness.seal import Seal
 
 DEVICE = torch.device("cuda", 0)
@@ -27,13 +27,13 @@ class Driver:
 
     def __init__(self, processors: int = 132, threads: int = 2048) -> None:
         self.attributes = {16: processors, 39: threads}
-        self.broken, self.busy, self.lost_ns, self.late_ns = "", False, 0, 0
+        self.broken, self.status, self.busy, self.lost_ns, self.late_ns = "", INVALID, False, 0, 0
         self.begins_ns, self.needed_ns = itertools.repeat(1_500), itertools.repeat(4_500)
         self.log: list[dict | str] = []
 
     def __getattribute__(self, name: str):
         found = object.__getattribute__(self, name)
-        return (lambda *_: INVALID) if name.startswith("cu") and name == self.broken else found
+        return (lambda *_: self.status) if name.startswith("cu") and name == self.broken else found
 
     def cuModuleLoadData(self, module, image) -> int:
         module._obj.value = 7
@@ -240,6 +240,27 @@ def test_a_launch_that_fails_is_no_time(driver):
     made._ask = blocker._asker()
     with pytest.raises(NotHeld, match="cuLaunchKernel: CUDA error 1"):
         made.hold(1)
+
+
+@pytest.mark.parametrize(("status", "text"), [(700, "an illegal memory access was encountered"), (719, "unspecified launch")])
+@pytest.mark.parametrize("step", ["hold", "stamp"])
+def test_a_fault_of_a_kernel_that_a_launch_meets_is_none_of_the_launch(driver, status, text, step):
+    """The call's own, which the driver reports to whoever asks next."""
+    made = Blocker(DEVICE)
+    driver.broken, driver.status = "cuLaunchKernel", status
+    made._ask = blocker._asker()
+    with pytest.raises(KernelFault, match=f"CUDA error {status}: {text}"):
+        getattr(made, step)(*([1] if step == "hold" else []))
+
+
+@pytest.mark.parametrize("status", [1, 2, 201, 400, 701, 703, 709, 720, 999])
+def test_other_errors_are_the_launchs_own(driver, status):
+    """Too few resources, and a context that somebody has destroyed, are no fault of a kernel."""
+    made = Blocker(DEVICE)
+    driver.broken, driver.status = "cuLaunchKernel", status
+    made._ask = blocker._asker()
+    with pytest.raises(NotHeld, match=f"cuLaunchKernel: CUDA error {status}"):
+        made.stamp()
 
 
 def test_what_another_context_took_is_reported(driver):

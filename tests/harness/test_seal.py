@@ -1,6 +1,9 @@
 """Whatever a submission changes in the worker's clock or channel and leaves changed is found; what others change is not."""
 
 import builtins
+import ctypes
+import json
+import socket
 import time
 import types
 
@@ -8,8 +11,11 @@ import pytest
 import torch
 
 from harness import seal, timing
+from harness.protocol import Channel
 from harness.seal import Seal
+from harness.session import WORKER_CHECKS
 from harness.timing import Cold, CpuTimer
+from harness.worker import Worker
 
 
 @pytest.fixture
@@ -69,6 +75,38 @@ def test_another_kernel_of_an_operator_that_copies_is_found(timer, operator):
     finally:
         library._destroy()
     assert sealed.broken() is None
+
+
+def test_the_classes_of_a_module_are_sealed_with_it(timer, monkeypatch):
+    sealed = Seal(timer, timing)
+    monkeypatch.setattr(timing.Sample, "__init__", forged)
+    assert sealed.broken() == "__init__"
+
+
+@pytest.fixture
+def worker():
+    """One with a clock and no submission."""
+    ours, theirs = socket.socketpair()
+    made = Worker(Channel(ours))
+    made._start([], "cpu", {"method": "none", "nbytes": 0}, dict.fromkeys(WORKER_CHECKS, True))
+    yield made
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize(("owner", "name"), [
+    (json, "dumps"), (json.encoder, "c_make_encoder"), (json.JSONEncoder, "encode"), (socket.socket, "send"),
+    (ctypes, "addressof"), (ctypes.c_void_p, "from_param"), (timing.Sample, "__init__"), (seal, "zip"),
+    (torch.cuda.streams, "super"), (torch.cuda.Event, "elapsed_time"),
+], ids=str)  # fmt: skip
+def test_what_a_launch_takes_and_a_frame_goes_through_is_sealed(worker, monkeypatch, owner, name):
+    """A time could be changed on its way out, a launch be given other arguments."""
+    assert worker._idle([]) == ("idle", {})
+    monkeypatch.setattr(owner, name, lambda *values, **options: None, raising=False)
+    kind, fields = worker._idle([])
+    monkeypatch.undo()
+    assert (kind, fields["category"]) == ("failed", "tampered")
+    assert fields["message"].endswith(f"was changed: {name}")
 
 
 def test_patched_libraries_are_nobodys_business(timer, monkeypatch):

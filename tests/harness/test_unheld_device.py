@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness import worker
-from harness.blocker import NotHeld
+from harness.blocker import KernelFault, NotHeld
 from harness.cli import main
 from harness.result import Result, read_result
 from harness.session import Session
@@ -45,3 +45,12 @@ def test_a_cpu_has_nothing_to_fill(tmp_path):
 def test_a_clock_that_could_not_be_prepared_is_not_believed(error):
     kind, fields = worker.failure(error)
     assert (kind, fields["category"]) == ("failed", "tampered")
+
+
+@pytest.mark.parametrize("found_by", [
+    KernelFault("CUDA error 700: an illegal memory access was encountered"),
+    RuntimeError("CUDA error: an illegal memory access was encountered"),
+], ids=["clock", "torch"])  # fmt: skip
+def test_a_kernels_fault_is_the_devices_whoever_meets_it_first(found_by):
+    kind, fields = worker.failure(found_by)
+    assert (kind, fields["category"]) == ("failed", "device")
