@@ -58,6 +58,7 @@ STEPS = (
     Step("integrity", 400, ("scripts/integrity.py", "--gpu", "--prove", "--limit-s", "300", *KEEP_INTEGRITY)),
     Step("sweep", 590, ("scripts/sweep_recovery.py", "--out", "OUT/sweep")),
     Step("sanitizer", 590, (*PYTEST, "tests/kernels/test_cuda_sanitizer.py")),
+    Step("sanitizer-problems", 590, (*PYTEST, "tests/problems/test_cuda_sanitizer_problems.py")),
     Step("peers", 300, ("scripts/bench_peers.py", "--cases", "official", "--json", "OUT/peers-h200.json")),
 )
 

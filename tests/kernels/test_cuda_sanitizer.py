@@ -1,33 +1,13 @@
-"""compute-sanitizer over the CUDA kernels: memory, races, barriers, uninitialised reads.
+"""compute-sanitizer over the MLA CUDA kernels (tests/support/cuda_sanitizer.py)."""
 
-What a tool says of a kernel counts as far as it says nothing of programs without a fault (tests/support/sanitizer/control.cu)
-that do the same: stores to another block's shared memory, reads that only an mbarrier or an announcement orders, warps
-with code of their own.
-"""
-
-import functools
-import os
-import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import torch
+from cuda_sanitizer import NEEDS_SANITIZER, TOOLS, assert_no_complaint
 
-from kernels.cuda_backend import CUDA_KERNELS, CudaBackend
-from kernels.nvcc import find_nvcc
+from kernels.cuda_backend import CUDA_KERNELS
 
-REASON = CudaBackend().available(torch.device("cuda", 0)) if torch.cuda.is_available() else "needs a GPU"
-SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
-    pytest.mark.skipif(not os.access(SANITIZER, os.X_OK), reason="needs compute-sanitizer"),
-]
-ROOT = Path(__file__).resolve().parents[2]
-CONTROL = ROOT / "tests" / "support" / "sanitizer" / "control.cu"
-TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+pytestmark = NEEDS_SANITIZER
 IN_A_BLOCK = (
     "loads", "handed_over", "spoken_for", "announced", "answered", "voted", "left_early", "met_unevenly", "specialised",
 )  # fmt: skip
@@ -54,51 +34,14 @@ def kernel_run(tool: str, kernel: str, *clusters: str) -> tuple[str, ...]:
     return sys.executable, "-c", SCRIPT, kernel, str(EVEN if tool == "racecheck" else LENGTHS), *clusters
 
 
-def complaints(tool: str, kernels: str, *command: str) -> str:
-    """What the tool says of the kernels of a command whose names have `kernels` in them; nothing if it finds nothing."""
-    # Without torch's cache an address past the end of a tensor belongs to nobody.
-    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    options = ["--error-exitcode", "9", "--print-limit", "5"]
-    if tool != "initcheck":  # which has to see everything that is written
-        options += ["--kernel-name", f"kernel_substring={kernels}"]
-    full = [SANITIZER, "--tool", tool, *options, *command]
-    done = subprocess.run(full, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    return "" if done.returncode == 0 else f"{done.stdout[:6000]}\n{done.stderr[-2000:]}"
-
-
-@pytest.fixture(scope="session")
-def control(tmp_path_factory):
-    """The control programs, as a command."""
-    program = tmp_path_factory.mktemp("control") / "control"
-    subprocess.run([str(find_nvcc()), "-std=c++17", "-arch=sm_90a", "-lineinfo", "-o", program, CONTROL], check=True)
-    return str(program)
-
-
-@functools.cache
-def misjudged(tool: str, control: str, names: tuple[str, ...]) -> str:
-    """The first line of what the tool has against a program without a fault."""
-    for name in names:
-        subprocess.run([control, name], check=True)
-        if said := complaints(tool, name, control, name):
-            errors = [line for line in said.splitlines() if "=========" in line and "COMPUTE-SANITIZER" not in line]
-            return f"{tool} says of `{name}`, which has no fault: {errors[0].strip('= ') if errors else said[:200]}"
-    return ""
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_blocks_that_are_alone(tool, kernel):
+    assert_no_complaint(tool, ("mla_",), kernel_run(tool, kernel, "1"), IN_A_BLOCK)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_blocks_that_are_alone(tool, kernel, control):
-    said = complaints(tool, "mla_", *kernel_run(tool, kernel, "1"))
-    if said and (why := misjudged(tool, control, IN_A_BLOCK)):
-        pytest.skip(why)
-    assert not said, said
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_clusters(tool, kernel, control):
+def test_clusters(tool, kernel):
     clusters = ("2",) if tool == "racecheck" else ("3", "4")
-    said = complaints(tool, "mla_", *kernel_run(tool, kernel, *clusters))
-    if said and (why := misjudged(tool, control, IN_A_BLOCK + IN_A_CLUSTER)):
-        pytest.skip(why)
-    assert not said, said
+    assert_no_complaint(tool, ("mla_",), kernel_run(tool, kernel, *clusters), IN_A_BLOCK + IN_A_CLUSTER)

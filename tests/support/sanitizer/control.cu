@@ -56,6 +56,50 @@ __global__ void __cluster_dims__(2) counted_stores(const int* in, int* out) {
   cluster.sync();
 }
 
+// Stores of 16 bytes that the receiver's mbarrier counts.
+static __device__ void store_16(const int* from, int* to, uint64_t* bar, uint32_t receiver) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(in_block(to, receiver)),
+               "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3]), "r"(in_block(bar, receiver))
+               : "memory");
+}
+static __device__ void store_wide(const int* in, int* out, uint32_t receiver) {
+  __shared__ alignas(16) int box[THREADS];
+  __shared__ uint64_t bar;
+  cg::cluster_group cluster = cg::this_cluster();
+  if (threadIdx.x == 0) {
+    init(&bar, 1);
+    expect(&bar, BYTES);
+  }
+  cluster.sync();
+  if (threadIdx.x < THREADS / 4) store_16(in + threadIdx.x * 4, box + threadIdx.x * 4, &bar, receiver);
+  wait(&bar, 0);
+  out[blockIdx.x * THREADS + threadIdx.x] = box[threadIdx.x];
+  cluster.sync();
+}
+__global__ void __cluster_dims__(2) wide_stores(const int* in, int* out) { store_wide(in, out, cg::this_cluster().block_rank() ^ 1); }
+// The receiver is the sender.
+__global__ void __cluster_dims__(2) wide_kept(const int* in, int* out) { store_wide(in, out, cg::this_cluster().block_rank()); }
+
+// The same to both blocks, which meet once, before, and by a relaxed arrival: each owns half of the numbers and writes what both have of these.
+// Half of a block's threads do not wait for what comes, and no block for the other's end.
+__global__ void __cluster_dims__(2) parted(const int* in, int* out) {
+  constexpr int HALF = THREADS / 2;
+  __shared__ alignas(16) int box[2][HALF];
+  __shared__ uint64_t bar;
+  const int i = threadIdx.x, rank = cg::this_cluster().block_rank();
+  if (i == 0) {
+    init(&bar, 1);
+    expect(&bar, BYTES);
+  }
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+  if (i < THREADS / 4) store_16(in + i * 4, box[rank] + i * 4 % HALF, &bar, i * 4 / HALF);
+  if (i >= HALF) return;
+  wait(&bar, 0);
+  for (int source = 0; source < 2; source++) out[source * THREADS + rank * HALF + i] = box[source][i];
+}
+
 // A bulk copy from shared memory to that of a block of the cluster.
 static __device__ void bulk_copy(const int* in, int* out, uint32_t receiver) {
   __shared__ alignas(16) int from[THREADS], box[THREADS];
@@ -103,6 +147,55 @@ __global__ void loads(const int* in, int* out) {
     arrive(&empty);
   }
   out[blockIdx.x * THREADS + threadIdx.x] = sum / ROUNDS;
+}
+
+// Bulk copies to a place of each warp's own, again and again: that all lanes have read it, a __syncwarp says.
+static __device__ int copied_by_warp(const int* in, int* box) {
+  __shared__ uint64_t full[THREADS / 32];
+  const int i = threadIdx.x, lane = i & 31;
+  uint64_t* bar = full + (i >> 5);
+  if (lane == 0) init(bar, 1);
+  __syncwarp();
+  int sum = 0;
+  for (uint32_t round = 0; round < ROUNDS; round++) {
+    if (lane == 0) {
+      expect(bar, 128);
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(address(box + i)), "l"(in + i),
+                   "r"(128), "r"(address(bar))
+                   : "memory");
+    }
+    wait(bar, round & 1);
+    sum += box[i ^ 1];
+    __syncwarp();
+  }
+  return sum / ROUNDS ^ 1;
+}
+__global__ void refilled(const int* in, int* out) {
+  __shared__ alignas(128) int box[THREADS];
+  out[blockIdx.x * THREADS + threadIdx.x] = copied_by_warp(in, box);
+}
+// What a warp makes of its copies overlays them, for all to read.
+__global__ void overlaid(const int* in, int* out) {
+  __shared__ alignas(128) int box[THREADS];
+  const int i = threadIdx.x, mine = copied_by_warp(in, box);
+  box[i] = mine;
+  asm volatile("bar.sync 1, 128;" ::: "memory");
+  out[blockIdx.x * THREADS + i] = box[i ^ 32] ^ 32;
+}
+
+// Copies past the registers: an mbarrier says when those of all lanes of a warp are there.
+__global__ void copied(const int* in, int* out) {
+  __shared__ alignas(16) int box[THREADS];
+  __shared__ uint64_t full;
+  const int i = threadIdx.x;
+  if (i == 0) init(&full, 32);
+  __syncthreads();
+  if (i < 32) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address(box + i * 4)), "l"(in + i * 4) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(address(&full)) : "memory");
+  }
+  wait(&full, 0);
+  out[blockIdx.x * THREADS + i] = box[i];
 }
 
 // One warp writes, another reads, and only an mbarrier stands between them.
@@ -225,9 +318,10 @@ __global__ void specialised(const int* in, int* out) {
 
 int main(int argc, char** argv) {
   const struct { const char* name; void (*kernel)(const int*, int*); } programs[] = {
-      {"stores", stores}, {"counted_stores", counted_stores}, {"bulk_stores", bulk_stores}, {"bulk_kept", bulk_kept}, {"loads", loads}, {"handed_over", handed_over},
-      {"spoken_for", spoken_for}, {"announced", announced}, {"answered", answered}, {"voted", voted}, {"left_early", left_early}, {"met_unevenly", met_unevenly},
-      {"specialised", specialised}};
+      {"stores", stores}, {"counted_stores", counted_stores}, {"wide_stores", wide_stores}, {"wide_kept", wide_kept}, {"parted", parted},
+      {"bulk_stores", bulk_stores}, {"bulk_kept", bulk_kept}, {"loads", loads}, {"refilled", refilled}, {"overlaid", overlaid}, {"copied", copied},
+      {"handed_over", handed_over}, {"spoken_for", spoken_for}, {"announced", announced}, {"answered", answered}, {"voted", voted},
+      {"left_early", left_early}, {"met_unevenly", met_unevenly}, {"specialised", specialised}};
   for (const auto& program : programs) {
     if (argc < 2 || strcmp(argv[1], program.name)) continue;
     int host[2 * THREADS], *in, *out;
