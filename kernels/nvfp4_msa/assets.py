@@ -35,6 +35,7 @@ HIP_BINDING = (HIP / "binding.cpp").read_text()
 CUDA_PTX = (Path(__file__).resolve().parent.parent / "cuda" / "ptx.cuh").read_text()
 
 CUDA = Path(__file__).resolve().parent / "cuda"
+CUDA_ELECT = (CUDA / "elect.cuh").read_text()
 CUDA_WORK = (CUDA / "work.cuh").read_text()
 CUDA_RING = (CUDA / "ring.cuh").read_text()
 CUDA_UNPACK = (CUDA / "unpack.cuh").read_text()

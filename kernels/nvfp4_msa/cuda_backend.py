@@ -16,6 +16,7 @@ from kernels.nvfp4_msa.assets import (
     CUDA_ATTEND_NARROW,
     CUDA_ATTEND_WIDE,
     CUDA_DECODE,
+    CUDA_ELECT,
     CUDA_LAUNCH,
     CUDA_MERGE,
     CUDA_PTX,
@@ -29,6 +30,7 @@ from kernels.nvfp4_msa.layout import PAGE_TOKENS, ContiguityError, Inputs, Reque
 
 CUDA_SOURCES = {
     "ptx.cuh": CUDA_PTX,
+    "elect.cuh": CUDA_ELECT,
     "work.cuh": CUDA_WORK,
     "ring.cuh": CUDA_RING,
     "unpack.cuh": CUDA_UNPACK,
@@ -46,6 +48,7 @@ FULL_WARPS = 16  # that the registers of a multiprocessor are enough for
 NARROW_GROUP = 8  # the most query heads of a KV head that are columns of the products
 CUDA_SPLITS = (1, 2, 4, 8)  # blocks of a cluster
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
+CUDA_MAX_ENTRIES = 1 << 31  # of a list: they are counted in 32 bits
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
 CUDA_INPUTS = Inputs._fields[:-1]
@@ -59,6 +62,7 @@ class CudaArgs(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in CUDA_POINTERS),
         ("sm_scale", ctypes.c_float),
+        ("q_len_inverse", ctypes.c_uint32),
         *((name, ctypes.c_int) for name in CUDA_INTS),
     )
 
@@ -89,6 +93,7 @@ def make_args(inputs: Inputs, out: torch.Tensor, splits: int) -> CudaArgs:
     args = CudaArgs(
         out=out.data_ptr(),
         sm_scale=config["sm_scale"],
+        q_len_inverse=0xFFFFFFFF // config["q_len"],
         rows=inputs.q.shape[0],
         requests=inputs.seq_lens.numel(),
         q_len=config["q_len"],
@@ -177,6 +182,10 @@ class CudaPlan:
             raise ValueError(f"{', '.join(CUDA_SIZES)} are {variant[:3]}: one of {CUDA_SHAPES}")
         if len(inputs.q) > CUDA_MAX_ROWS:
             raise RequestsError(f"q has {len(inputs.q)} rows; the CUDA kernel serves up to {CUDA_MAX_ROWS}: split the batch")
+        for name in ("topk", "block_table"):
+            if (entries := getattr(inputs, name).numel()) >= CUDA_MAX_ENTRIES:
+                limit = f"the CUDA kernel serves fewer than {CUDA_MAX_ENTRIES}: split the batch"
+                raise RequestsError(f"{name} has {entries} entries; {limit}")
         if inputs.cache.data_ptr() % CUDA_ALIGNMENT:
             offset = inputs.cache.data_ptr() % CUDA_ALIGNMENT
             raise ContiguityError(f"the cache begins {offset} bytes past a multiple of {CUDA_ALIGNMENT}; align it")

@@ -2473,6 +2473,20 @@ __device__ __forceinline__ float log2_approx(float x) {
 }
 """
 
+# >>> kernels/nvfp4_msa/cuda/elect.cuh
+CUDA_ELECT = r"""// One thread of a warp.
+#pragma once
+#include "ptx.cuh"
+
+// All threads of a warp, together: true in one of them. The compiler knows that it is one. Where it only sees a condition that one thread meets, it
+// puts every tensor copy into a loop over the threads that might.
+__device__ __forceinline__ bool elect_one() {
+  uint32_t r;
+  asm volatile("{\n.reg .pred P;\nelect.sync _|P, 0xffffffff;\nselp.u32 %0, 1, 0, P;\n}" : "=r"(r));
+  return r;
+}
+"""
+
 # >>> kernels/nvfp4_msa/cuda/work.cuh
 CUDA_WORK = r"""// What the NVFP4 decode kernel shares: sizes, arguments, and which pages a block works on.
 //
@@ -2480,7 +2494,7 @@ CUDA_WORK = r"""// What the NVFP4 decode kernel shares: sizes, arguments, and wh
 // of a team takes tokens 32 w to 32 w + 31 of each. Every warp has a ring of copies, a softmax and an output of its own: warps meet only at
 // the end. Query heads are rows of the products or, where there are at most eight, columns (attend_wide.cuh, attend_narrow.cuh).
 #pragma once
-#include "ptx.cuh"
+#include "elect.cuh"
 
 constexpr int HEAD_DIM = 128;
 constexpr int OCTET = 8;                       // neighbouring dims: 16 bytes in f16 or bf16
@@ -2503,6 +2517,7 @@ struct Args {
   const float* v_scale;        // [1]
   __nv_bfloat16* out;          // as q
   float sm_scale;
+  uint32_t q_len_inverse;      // (2^32 - 1) / q_len, rounded down
   int rows, requests, q_len, kv_heads, group;
   int topk_rows, slots, table_stride;
   int split_bits;              // a cluster has 1 << split_bits blocks
@@ -2511,7 +2526,8 @@ struct Args {
 // What a block works on. The constructor waits for nothing that it loads, so that other first loads can go out with these.
 struct Work {
   int pair, split, row, kv_head, request;
-  int pos;                     // of the row in its sequence; negative: it sees nothing
+  int length;                  // of the request's sequence, in lanes below the number of slots; 0 for a padding row
+  int table;                   // the request's row of the block table, as an index
   int block[2];                // what the row lists in slots `lane` and `lane` + 32, -1 behind the last
 
   // A grid has blocks (split, KV head, row).
@@ -2521,32 +2537,38 @@ struct Work {
     kv_head = (int)blockIdx.y;
     row = (int)blockIdx.z;
     pair = row * a.kv_heads + kv_head;
-    request = a.q_len == 1 ? row : (unsigned)row / (unsigned)a.q_len;
+    request = (int)__umulhi((uint32_t)row + 1, a.q_len_inverse);   // row / q_len, for rows + 1 < 2^32 / q_len
+    table = request * a.table_stride;
+    const int list = (kv_head * a.topk_rows + row) * a.slots;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const int slot = h * 32 + lane;
-      block[h] = slot < a.slots ? __ldg(a.topk + ((size_t)kv_head * a.topk_rows + row) * a.slots + slot) : -1;
+      block[h] = slot < a.slots ? load_now(a.topk + list + slot) : -1;
     }
+    // Where all lanes load it the compiler wants it in a uniform register, and waits for it here.
+    length = request < a.requests && lane < a.slots ? load_now(a.seq_lens + request) : 0;
     if (request < a.requests) prefetch_table(a, tid);
-    pos = request < a.requests ? __ldg(a.seq_lens + request) - a.q_len + (row - request * a.q_len) : -1;
   }
 
   // Brings the request's row of the block table, 32 entries a thread, into the L2 while the list of slots is on its way.
   __device__ __forceinline__ void prefetch_table(const Args& a, int tid) const {
-    if (tid * 32 < a.table_stride) prefetch_l2(a.block_table + (size_t)request * a.table_stride + tid * 32);
+    if (tid * 32 < a.table_stride) prefetch_l2(a.block_table + table + tid * 32);
   }
+
+  // Of the row in its sequence, in the lanes that have its length; negative: it sees nothing.
+  __device__ __forceinline__ int pos(const Args& a) const { return length + (row - request * a.q_len) - a.q_len; }
 
   // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,
   // where later keys are hidden.
   __device__ __forceinline__ int list_pages(const Args& a, int* pages, int lane) const {
     int page[2];
     unsigned valid[2];
-    const int own = pos >> 7;                  // -1 if pos is negative
+    const int own = pos(a) >> 7;               // negative if the position is
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const bool sees = block[h] >= 0 && block[h] <= own;
       valid[h] = __ballot_sync(~0u, sees);
-      page[h] = sees ? __ldg(a.block_table + (size_t)request * a.table_stride + block[h]) : 0;
+      page[h] = sees ? load_now(a.block_table + table + block[h]) : 0;
     }
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -2573,20 +2595,25 @@ CUDA_RING = r"""// A warp's ring of tiles in shared memory, filled by the copy e
 #pragma once
 #include "work.cuh"
 
-// A stage: codes of K, of V, then scales of K, of V, which lie as in the page. Its size is a multiple of 512, after which a swizzle repeats.
+// A stage: codes of K, of V, then scales of K, of V, which lie as in the page. Its size is a multiple of 1024, after which a swizzle repeats.
 constexpr int STAGE_V = TILE * UNIT, STAGE_K_SCALES = 2 * STAGE_V, STAGE_V_SCALES = STAGE_K_SCALES + SCALE_ROW;
-constexpr int STAGE_BYTES = STAGE_V_SCALES + SCALE_ROW;
+constexpr int TILE_BYTES = STAGE_V_SCALES + SCALE_ROW, STAGE_BYTES = (TILE_BYTES + 1023) / 1024 * 1024;
+constexpr int CODE_ROW = 2 * UNIT;             // bytes: the copy engine takes rows of this size, of two tokens, twice as fast as single ones
 
-// Where a 16-byte chunk of a token's codes lies after a 64-byte swizzle.
-__device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) { return token * UNIT + ((chunk ^ (token >> 1 & 3)) << 4); }
+// Where a 16-byte chunk of a token's codes lies after a 128-byte swizzle. Token + 8: ^ 64, + 512.
+__device__ __forceinline__ uint32_t chunk_offset(int token, int chunk) {
+  return (token >> 1) * CODE_ROW + ((((token & 1) << 2 | chunk) ^ (token >> 1 & 7)) << 4);
+}
 
 // The first pages come first: a launch begins with a copy less than there are stages, and the next one starts when a tile has come, into the
-// stage of the tile before. When all warps ask at once nobody's last stage then keeps another's first tile waiting.
-template <int STAGES>
+// stage of the tile before. When all warps ask at once nobody's last stage then keeps another's first tile waiting. APART: K and V of a tile come
+// by copies and mbarriers of their own.
+template <int STAGES, bool APART>
 struct Ring {
   static_assert(STAGES > 1);
   static constexpr int AHEAD = STAGES - 1;   // tiles that are asked for before the first has come
-  // The cache seen twice, as pages of two planes, K and V: rows of a token's codes, and rows of a tile's scales.
+  static constexpr int PARTS = APART ? 2 : 1, PLANES = 2 / PARTS, PART_BYTES = TILE_BYTES / PARTS;
+  // The cache seen twice, as pages of two planes, K and V: rows of two tokens' codes, and rows of a tile's scales.
   const CUtensorMap *codes_map, *scales_map;
   uint32_t stages, bars;       // shared memory: of this warp
   int tile, k_scale_rows;      // this warp's tile in a plane; rows of scales' size before K's scales
@@ -2601,17 +2628,22 @@ struct Ring {
   __device__ __forceinline__ void init() const {
     prefetch_map(codes_map);
     prefetch_map(scales_map);
-    for (int i = 0; i < STAGES; i++) mbar_init(bars + i * 8, 1);
+    for (int i = 0; i < STAGES * PARTS; i++) mbar_init(bars + i * 8, 1);
     mbar_init_fence();
   }
-  // One lane; nobody reads the stage any more. `page` is an entry of list_pages.
-  __device__ __forceinline__ void load(int page, int stage) const {
-    const uint32_t dst = this->stage(stage), bar = bars + stage * 8;
+  // One lane; nobody reads the stage any more. `page` is an entry of list_pages. Part 0 is the tile or its K, 1 its V.
+  __device__ __forceinline__ void load_part(int page, int stage, int part) const {
+    const uint32_t dst = this->stage(stage), bar = this->bar(stage, part);
     if (page < 0) page = ~page;
-    mbar_expect(bar, STAGE_BYTES);
-    tma_4d(dst, codes_map, 0, tile * TILE, 0, page, bar);
-    tma_4d(dst + STAGE_K_SCALES, scales_map, 0, k_scale_rows + tile, 0, page, bar);
+    mbar_expect(bar, PART_BYTES);
+    tma_4d(dst + part * STAGE_V, codes_map, 0, tile * (TILE * UNIT / CODE_ROW), part, page, bar);
+    tma_4d(dst + STAGE_K_SCALES + part * SCALE_ROW, scales_map, 0, k_scale_rows + tile, part, page, bar);
   }
+  __device__ __forceinline__ void load(int page, int stage) const {
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) load_part(page, stage, part);
+  }
+  __device__ __forceinline__ uint32_t bar(int stage, int part) const { return bars + (stage * PARTS + part) * 8; }
   __device__ __forceinline__ uint32_t stage(int i) const { return stages + i * STAGE_BYTES; }
   static __device__ __forceinline__ int before(int stage) { return stage ? stage - 1 : STAGES - 1; }
 };
@@ -2647,9 +2679,9 @@ constexpr int WIDENED_BYTES = TILE * 8 * 2;
 
 // What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage; of the widened scales, as addresses.
 struct Places {
-  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512
+  uint32_t k_codes;            // chunk c of token g
   uint32_t k_scales;           // of these 32 dims; tokens + 8: + 64
-  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512
+  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8
   uint32_t v_scales;           // of tokens 4 g to + 3, groups 2 c and + 1
   uint32_t widened;            // of tokens 4 g and + 1, group 2 c; the next two tokens: ^ 32, + 256; the next group: + 128
   uint32_t operand;            // of tokens 2 c and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64
@@ -2703,13 +2735,16 @@ __device__ __forceinline__ void widen_v_scales(uint32_t dst, uint32_t src, int v
   st_shared((dst ^ 32) + 256 + 128, second);
 }
 
+// A place of a token's codes, for the token 8 n on.
+__device__ __forceinline__ uint32_t tokens_on(uint32_t place, int n) { return (n & 1 ? place ^ 64 : place) + n * 8 * UNIT; }
+
 // What a lane reads of a tile's K: tokens 8 j + g, dims 32 c to 32 c + 31.
 struct Keys {
   uint32_t codes[4][4], scales[4];               // scales: f16 pairs, of the first 16 dims and of the others
   __device__ __forceinline__ Keys(uint32_t stage, const Places& at) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-      ld_shared(codes[j], stage + at.k_codes + j * 8 * UNIT);
+      ld_shared(codes[j], stage + tokens_on(at.k_codes, j));
       scales[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + j * 8 * 8));
     }
   }
@@ -2725,7 +2760,7 @@ struct Values {
   __device__ __forceinline__ Values(uint32_t stage, const Places& at, int step) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      ldmatrix4_trans(codes[h], stage + at.v_codes + (2 * step + h) * 8 * UNIT);
+      ldmatrix4_trans(codes[h], stage + tokens_on(at.v_codes, 2 * step + h));
       ld_shared(scales[h], (h ? at.operand ^ 32 : at.operand) + step * 64);
     }
   }
@@ -3062,14 +3097,23 @@ CUDA_ATTEND = r"""// A warp's pages: for each a tile of 32 tokens.
 #include "attend_narrow.cuh"
 #include "attend_wide.cuh"
 
-// A tile of which the first `visible` tokens, at least one, count. `first`: no other was attended to before.
-template <bool LINEAR, class FORM, class Q>
-__device__ __forceinline__ void attend_tile(Softmax<FORM>& x, const Q& q, uint32_t stage, const Places& at, int visible, bool first, int lane) {
-  widen_v_scales<LINEAR>(at.widened, stage + at.v_scales, visible, lane);
-  __syncwarp();
+// A tile of which the first `visible` tokens, at least one, count. `first`: no other was attended to before. Where V comes apart it has come once
+// `values_bar` is in the phase after `parity`.
+template <class V, class FORM, class Q>
+__device__ __forceinline__ void attend_tile(Softmax<FORM>& x, const Q& q, uint32_t stage, const Places& at, int visible, bool first, uint32_t values_bar,
+                                            int parity, int lane) {
+  const auto widen = [&] {
+    widen_v_scales<V::LINEAR>(at.widened, stage + at.v_scales, visible, lane);
+    __syncwarp();
+  };
+  if (!V::APART) widen();
   typename Softmax<FORM>::Scores s = {};
   typename Softmax<FORM>::Weights p;
   FORM::scores(s, q, Keys(stage, at));
+  if (V::APART) {
+    mbar_spin(values_bar, parity);
+    widen();
+  }
   if (visible < TILE) {
 #pragma unroll
     for (int j = 0; j < FORM::TILES; j++)
@@ -3084,17 +3128,19 @@ __device__ __forceinline__ void attend_tile(Softmax<FORM>& x, const Q& q, uint32
 
 // The warp's share of the listed pages: every TEAMS-th from its team's first. `visible`: tokens of its tile that it sees in the row's own block.
 template <class V, class FORM, class Q>
-__device__ __forceinline__ void attend(Softmax<FORM>& x, const Q& q, const Ring<V::STAGES>& ring, const int* pages, int count, int visible,
+__device__ __forceinline__ void attend(Softmax<FORM>& x, const Q& q, const Ring<V::STAGES, V::APART>& ring, const int* pages, int count, int visible,
                                        uint32_t widened, int lane) {
   const Places at = Places::of<V::LINEAR>(lane, widened);
   int stage = 0, parity = 0;
 #pragma unroll 1
   for (int i = 0; i < count; i += V::TEAMS) {
     const int seen = pages[i] < 0 ? visible : TILE;
-    mbar_spin(ring.bars + stage * 8, parity);
+    mbar_spin(ring.bar(stage, 0), parity);
     const int next = i + ring.AHEAD * V::TEAMS;
-    if (lane == 0 && next < count) ring.load(pages[next], ring.before(stage));
-    if (seen > 0) attend_tile<V::LINEAR>(x, q, ring.stage(stage), at, seen, i == 0, lane);
+    if (next < count && elect_one()) ring.load(pages[next], ring.before(stage));
+    const uint32_t values_bar = ring.bar(stage, ring.PARTS - 1);
+    if (seen > 0) attend_tile<V>(x, q, ring.stage(stage), at, seen, i == 0, values_bar, parity, lane);
+    else if (V::APART) mbar_spin(values_bar, parity);
     __syncwarp();                                // the next copy is into this stage
     if (++stage == V::STAGES) {
       stage = 0;
@@ -3313,12 +3359,14 @@ struct Variant {
   using FORM = FORM_;
   static constexpr int TEAMS = TEAMS_, STAGES = STAGES_, BLOCKS = BLOCKS_, WARPS = TEAMS * TEAM, THREADS = WARPS * 32, ROWS = FORM::ROWS;
   // HELD: queries, in 32 of 168 registers or 16 of 128.
-  static constexpr bool LINEAR = LINEAR_, HELD = THREADS * BLOCKS <= 384 || ROWS == 8;
+  // APART: K and V, where a block is alone on its multiprocessor, which has nothing to do until the first K has come.
+  static constexpr bool LINEAR = LINEAR_, HELD = THREADS * BLOCKS <= 384 || ROWS == 8, APART = BLOCKS == 1;
+  using Tiles = Ring<STAGES, APART>;
   // Offsets in shared memory, bytes. A warp's share of the output overlays its ring.
   static constexpr int RING = STAGES * STAGE_BYTES, WIDENED = WARPS * RING, QUERY = WIDENED + WARPS * WIDENED_BYTES;
   static constexpr int PAGES = QUERY + QueryLayout<ROWS>::BYTES, LSES = PAGES + WARPS * MAX_TOPK * 4, SHARES = LSES + ROWS * WARPS * 4;
   static constexpr int WEIGHTS = SHARES + Inbox<ROWS>::SHARES_BYTES, INBOX_FULL = WEIGHTS + Inbox<ROWS>::WEIGHTS_BYTES;
-  static constexpr int BARRIERS = INBOX_FULL + 8, SMEM = BARRIERS + WARPS * STAGES * 8;
+  static constexpr int BARRIERS = INBOX_FULL + 8, BARS_BYTES = STAGES * Tiles::PARTS * 8, SMEM = BARRIERS + WARPS * BARS_BYTES;
   static_assert(ROWS * SHARE_PITCH <= RING);
 };
 
@@ -3331,26 +3379,30 @@ nvfp4_decode(const __grid_constant__ CUtensorMap codes, const __grid_constant__ 
   const uint32_t base = smem_u32(smem);
   const Query<V::ROWS, V::THREADS> query(a, w, tid);
   const float k_scale = __ldg(a.k_scale), v_scale = __ldg(a.v_scale);
+  const typename V::Tiles ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::BARS_BYTES, member);
+  if (elect_one()) ring.init();
   const Inbox<V::ROWS> box{base + V::SHARES, base + V::WEIGHTS, base + V::INBOX_FULL, w.split, a.split_bits};
   box.open(tid);
   const int* pages = reinterpret_cast<const int*>(smem + V::PAGES) + warp * MAX_TOPK;
-  const Ring<V::STAGES> ring(&codes, &scales, a, w, base + warp * V::RING, base + V::BARRIERS + warp * V::STAGES * 8, member);
-  if (lane == 0) ring.init();
   const int count = w.list_pages(a, const_cast<int*>(pages), lane);
   const Share share(count, w.split, a.split_bits);
   Piece<V::ROWS, V::WARPS> piece(tid);
   if (share.tiles) {
     pages += share.first + warp / TEAM;
     const int mine = share.tiles - warp / TEAM;            // pages from this team's first on
-    if (lane == 0)
-      for (int i = 0; i < ring.AHEAD && i * V::TEAMS < mine; i++) ring.load(pages[i * V::TEAMS], i);
-    __syncwarp();
+    const auto ask = [&](int part) {
+      if (elect_one())
+        for (int i = 0; i < ring.AHEAD && i * V::TEAMS < mine; i++) ring.load_part(pages[i * V::TEAMS], i, part);
+      __syncwarp();
+    };
+    ask(0);
     query.store(base + V::QUERY);
     bar_sync(START_BARRIER, V::THREADS);
+    if (V::APART) ask(1);                                  // behind every warp's K
     box.await_others();                                    // not at the end: here the copies hide it
     const Operands<V::ROWS, V::HELD> q(base + V::QUERY, lane);
     Softmax<typename V::FORM> x(q, a.sm_scale * k_scale, lane);
-    attend<V>(x, q, ring, pages, mine, (w.pos & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
+    attend<V>(x, q, ring, pages, mine, (__shfl_sync(~0u, w.pos(a), 0) & (PAGE - 1)) + 1 - member * TILE, base + V::WIDENED + warp * WIDENED_BYTES, lane);
     float* lses = reinterpret_cast<float*>(smem + V::LSES);
     leave_share<V::WARPS>(smem + warp * V::RING, lses, x, warp, lane);
     bar_sync(MERGE_BARRIER, V::THREADS);
@@ -3390,12 +3442,13 @@ bool with_variant(int variant, F&& f) {
 CUDA_LAUNCH = r"""// Host side of the kernel: tensor maps and launches, a plain C interface for ctypes. Launches go to the default queue.
 #include "decode.cuh"
 
-// Pages of two planes, K and V, of rows of `row_bytes`; a copy takes `box_rows` of both.
-static int make_map(CUtensorMap* map, const void* cache, long pages, int kv_heads, int row_bytes, int box_rows, CUtensorMapSwizzle swizzle) {
+// Pages of two planes, K and V, of rows of `row_bytes`; a copy takes `box_rows` of one or both.
+static int make_map(CUtensorMap* map, const void* cache, long pages, int kv_heads, int row_bytes, int box_rows, int box_planes,
+                    CUtensorMapSwizzle swizzle) {
   const cuuint64_t plane_bytes = (cuuint64_t)kv_heads * PLANE * UNIT;
   const cuuint64_t dims[4] = {(cuuint64_t)row_bytes, plane_bytes / row_bytes, 2, (cuuint64_t)pages};
   const cuuint64_t strides[3] = {(cuuint64_t)row_bytes, plane_bytes, 2 * plane_bytes};
-  const cuuint32_t box[4] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, 2, 1}, element[4] = {1, 1, 1, 1};
+  const cuuint32_t box[4] = {(cuuint32_t)row_bytes, (cuuint32_t)box_rows, (cuuint32_t)box_planes, 1}, element[4] = {1, 1, 1, 1};
   return tensor_map_encoder()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(cache), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
@@ -3405,10 +3458,10 @@ struct CacheMaps {                                // 64-byte aligned; remade whe
   const void* cache;
   long pages;
 
-  int describe(const void* new_cache, long new_pages, int kv_heads) {
+  int describe(const void* new_cache, long new_pages, int kv_heads, int box_planes) {
     if (cache == new_cache && pages == new_pages) return 0;
-    int e = make_map(&codes, new_cache, new_pages, kv_heads, UNIT, TILE, CU_TENSOR_MAP_SWIZZLE_64B);
-    if (!e) e = make_map(&scales, new_cache, new_pages, kv_heads, SCALE_ROW, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
+    int e = make_map(&codes, new_cache, new_pages, kv_heads, CODE_ROW, TILE * UNIT / CODE_ROW, box_planes, CU_TENSOR_MAP_SWIZZLE_128B);
+    if (!e) e = make_map(&scales, new_cache, new_pages, kv_heads, SCALE_ROW, 1, box_planes, CU_TENSOR_MAP_SWIZZLE_NONE);
     if (e) return e;
     cache = new_cache;
     pages = new_pages;
@@ -3431,12 +3484,10 @@ int nvfp4_prepare(int variant) {
   return error;
 }
 
-// Queues one decode of a cache of `pages`. `maps` is zeroed before the first call and belongs to one number
+// Queues one decode of a cache of `pages`. `maps` is zeroed before the first call and belongs to one variant and one number
 // of KV heads. Returns a CUresult or cudaError.
 int nvfp4_launch(int variant, CacheMaps* maps, long pages, const Args* a) {
-  int error = maps->describe(a->cache, pages, a->kv_heads);
-  if (error) return error;
-  error = cudaErrorInvalidValue;
+  int error = cudaErrorInvalidValue;
   cudaLaunchAttribute cluster{};
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim.x = 1 << a->split_bits;
@@ -3447,6 +3498,8 @@ int nvfp4_launch(int variant, CacheMaps* maps, long pages, const Args* a) {
   config.numAttrs = a->split_bits ? 1 : 0;
   with_variant(variant, [&](auto* v) {
     using V = std::remove_pointer_t<decltype(v)>;
+    error = maps->describe(a->cache, pages, a->kv_heads, V::Tiles::PLANES);
+    if (error) return;
     config.blockDim = dim3(V::THREADS);
     config.dynamicSmemBytes = V::SMEM;
     error = cudaLaunchKernelEx(&config, nvfp4_decode<V>, maps->codes, maps->scales, *a);
@@ -3475,6 +3528,7 @@ import torch
 #     CUDA_ATTEND_NARROW,
 #     CUDA_ATTEND_WIDE,
 #     CUDA_DECODE,
+#     CUDA_ELECT,
 #     CUDA_LAUNCH,
 #     CUDA_MERGE,
 #     CUDA_PTX,
@@ -3488,6 +3542,7 @@ import torch
 
 CUDA_SOURCES = {
     "ptx.cuh": CUDA_PTX,
+    "elect.cuh": CUDA_ELECT,
     "work.cuh": CUDA_WORK,
     "ring.cuh": CUDA_RING,
     "unpack.cuh": CUDA_UNPACK,
@@ -3505,6 +3560,7 @@ FULL_WARPS = 16  # that the registers of a multiprocessor are enough for
 NARROW_GROUP = 8  # the most query heads of a KV head that are columns of the products
 CUDA_SPLITS = (1, 2, 4, 8)  # blocks of a cluster
 CUDA_MAX_ROWS = 65_535  # the third dimension of a grid
+CUDA_MAX_ENTRIES = 1 << 31  # of a list: they are counted in 32 bits
 CUDA_ALIGNMENT = 16  # bytes: what the copy engine asks of the cache's address
 MAP_ALIGNMENT = 64
 CUDA_INPUTS = Inputs._fields[:-1]
@@ -3518,6 +3574,7 @@ class CudaArgs(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in CUDA_POINTERS),
         ("sm_scale", ctypes.c_float),
+        ("q_len_inverse", ctypes.c_uint32),
         *((name, ctypes.c_int) for name in CUDA_INTS),
     )
 
@@ -3548,6 +3605,7 @@ def make_args(inputs: Inputs, out: torch.Tensor, splits: int) -> CudaArgs:
     args = CudaArgs(
         out=out.data_ptr(),
         sm_scale=config["sm_scale"],
+        q_len_inverse=0xFFFFFFFF // config["q_len"],
         rows=inputs.q.shape[0],
         requests=inputs.seq_lens.numel(),
         q_len=config["q_len"],
@@ -3636,6 +3694,10 @@ class CudaPlan:
             raise ValueError(f"{', '.join(CUDA_SIZES)} are {variant[:3]}: one of {CUDA_SHAPES}")
         if len(inputs.q) > CUDA_MAX_ROWS:
             raise RequestsError(f"q has {len(inputs.q)} rows; the CUDA kernel serves up to {CUDA_MAX_ROWS}: split the batch")
+        for name in ("topk", "block_table"):
+            if (entries := getattr(inputs, name).numel()) >= CUDA_MAX_ENTRIES:
+                limit = f"the CUDA kernel serves fewer than {CUDA_MAX_ENTRIES}: split the batch"
+                raise RequestsError(f"{name} has {entries} entries; {limit}")
         if inputs.cache.data_ptr() % CUDA_ALIGNMENT:
             offset = inputs.cache.data_ptr() % CUDA_ALIGNMENT
             raise ContiguityError(f"the cache begins {offset} bytes past a multiple of {CUDA_ALIGNMENT}; align it")

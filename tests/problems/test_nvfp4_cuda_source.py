@@ -9,7 +9,7 @@ from nvfp4_cases import make_input
 
 from kernels.nvcc import NVCC_OPTIONS, compile_library, find_nvcc
 from kernels.nvfp4_msa.cuda_backend import CUDA_SOURCES, CUDA_VARIANTS, CudaArgs, CudaBackend, CudaPlan
-from kernels.nvfp4_msa.layout import ContiguityError, Shape
+from kernels.nvfp4_msa.layout import ContiguityError, Inputs, RequestsError, Shape
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
 PARAMS = {"num_kv_splits": 1, "teams": 1, "stages": 2, "blocks": 4}
@@ -60,6 +60,14 @@ def test_a_cache_that_the_copy_engine_cannot_read_is_refused():
     offset = 8 - storage.data_ptr() % 16 + 16
     with pytest.raises(ContiguityError, match="8 bytes past a multiple of 16"):
         CudaPlan((data[0], storage[offset : offset + data[1].numel()].view(data[1].shape), *data[2:]), PARAMS)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("topk", (1, 1 << 25, 64)), ("block_table", (1 << 16, 1 << 15))])
+def test_lists_that_32_bits_cannot_count_are_refused(name, shape):
+    inputs = Inputs(*make_input(batchsize=1, kvseqlen=100, topk=1))
+    long = torch.zeros([1] * len(shape), dtype=torch.int32).expand(shape)
+    with pytest.raises(RequestsError, match=f"{name} has 2147483648 entries; .* fewer than 2147483648: split the batch"):
+        CudaPlan(inputs._replace(**{name: long}), PARAMS)
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ constexpr int WIDENED_BYTES = TILE * 8 * 2;
 
 // What a lane (g, c) = (lane / 4, lane % 4) reads and writes, as offsets from a stage; of the widened scales, as addresses.
 struct Places {
-  uint32_t k_codes;            // chunk c of token g; tokens + 8: + 512
+  uint32_t k_codes;            // chunk c of token g
   uint32_t k_scales;           // of these 32 dims; tokens + 8: + 64
-  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8; tokens + 8: + 512
+  uint32_t v_codes;            // the row of ldmatrix: token lane % 8, chunk lane / 8
   uint32_t v_scales;           // of tokens 4 g to + 3, groups 2 c and + 1
   uint32_t widened;            // of tokens 4 g and + 1, group 2 c; the next two tokens: ^ 32, + 256; the next group: + 128
   uint32_t operand;            // of tokens 2 c and + 1, the group of this lane's dims in each chunk; tokens + 8: ^ 32; tokens + 16: + 64
@@ -83,13 +83,16 @@ __device__ __forceinline__ void widen_v_scales(uint32_t dst, uint32_t src, int v
   st_shared((dst ^ 32) + 256 + 128, second);
 }
 
+// A place of a token's codes, for the token 8 n on.
+__device__ __forceinline__ uint32_t tokens_on(uint32_t place, int n) { return (n & 1 ? place ^ 64 : place) + n * 8 * UNIT; }
+
 // What a lane reads of a tile's K: tokens 8 j + g, dims 32 c to 32 c + 31.
 struct Keys {
   uint32_t codes[4][4], scales[4];               // scales: f16 pairs, of the first 16 dims and of the others
   __device__ __forceinline__ Keys(uint32_t stage, const Places& at) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-      ld_shared(codes[j], stage + at.k_codes + j * 8 * UNIT);
+      ld_shared(codes[j], stage + tokens_on(at.k_codes, j));
       scales[j] = e4m3x2_to_f16x2((uint16_t)ld_shared_u16(stage + at.k_scales + j * 8 * 8));
     }
   }
@@ -105,7 +108,7 @@ struct Values {
   __device__ __forceinline__ Values(uint32_t stage, const Places& at, int step) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      ldmatrix4_trans(codes[h], stage + at.v_codes + (2 * step + h) * 8 * UNIT);
+      ldmatrix4_trans(codes[h], stage + tokens_on(at.v_codes, 2 * step + h));
       ld_shared(scales[h], (h ? at.operand ^ 32 : at.operand) + step * 64);
     }
   }

@@ -4,7 +4,7 @@
 // of a team takes tokens 32 w to 32 w + 31 of each. Every warp has a ring of copies, a softmax and an output of its own: warps meet only at
 // the end. Query heads are rows of the products or, where there are at most eight, columns (attend_wide.cuh, attend_narrow.cuh).
 #pragma once
-#include "ptx.cuh"
+#include "elect.cuh"
 
 constexpr int HEAD_DIM = 128;
 constexpr int OCTET = 8;                       // neighbouring dims: 16 bytes in f16 or bf16
@@ -27,6 +27,7 @@ struct Args {
   const float* v_scale;        // [1]
   __nv_bfloat16* out;          // as q
   float sm_scale;
+  uint32_t q_len_inverse;      // (2^32 - 1) / q_len, rounded down
   int rows, requests, q_len, kv_heads, group;
   int topk_rows, slots, table_stride;
   int split_bits;              // a cluster has 1 << split_bits blocks
@@ -35,7 +36,8 @@ struct Args {
 // What a block works on. The constructor waits for nothing that it loads, so that other first loads can go out with these.
 struct Work {
   int pair, split, row, kv_head, request;
-  int pos;                     // of the row in its sequence; negative: it sees nothing
+  int length;                  // of the request's sequence, in lanes below the number of slots; 0 for a padding row
+  int table;                   // the request's row of the block table, as an index
   int block[2];                // what the row lists in slots `lane` and `lane` + 32, -1 behind the last
 
   // A grid has blocks (split, KV head, row).
@@ -45,32 +47,38 @@ struct Work {
     kv_head = (int)blockIdx.y;
     row = (int)blockIdx.z;
     pair = row * a.kv_heads + kv_head;
-    request = a.q_len == 1 ? row : (unsigned)row / (unsigned)a.q_len;
+    request = (int)__umulhi((uint32_t)row + 1, a.q_len_inverse);   // row / q_len, for rows + 1 < 2^32 / q_len
+    table = request * a.table_stride;
+    const int list = (kv_head * a.topk_rows + row) * a.slots;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const int slot = h * 32 + lane;
-      block[h] = slot < a.slots ? __ldg(a.topk + ((size_t)kv_head * a.topk_rows + row) * a.slots + slot) : -1;
+      block[h] = slot < a.slots ? load_now(a.topk + list + slot) : -1;
     }
+    // Where all lanes load it the compiler wants it in a uniform register, and waits for it here.
+    length = request < a.requests && lane < a.slots ? load_now(a.seq_lens + request) : 0;
     if (request < a.requests) prefetch_table(a, tid);
-    pos = request < a.requests ? __ldg(a.seq_lens + request) - a.q_len + (row - request * a.q_len) : -1;
   }
 
   // Brings the request's row of the block table, 32 entries a thread, into the L2 while the list of slots is on its way.
   __device__ __forceinline__ void prefetch_table(const Args& a, int tid) const {
-    if (tid * 32 < a.table_stride) prefetch_l2(a.block_table + (size_t)request * a.table_stride + tid * 32);
+    if (tid * 32 < a.table_stride) prefetch_l2(a.block_table + table + tid * 32);
   }
+
+  // Of the row in its sequence, in the lanes that have its length; negative: it sees nothing.
+  __device__ __forceinline__ int pos(const Args& a) const { return length + (row - request * a.q_len) - a.q_len; }
 
   // Writes the pages of the row's valid slots to `pages`, one list for each warp; returns their number. ~page: the row's own block,
   // where later keys are hidden.
   __device__ __forceinline__ int list_pages(const Args& a, int* pages, int lane) const {
     int page[2];
     unsigned valid[2];
-    const int own = pos >> 7;                  // -1 if pos is negative
+    const int own = pos(a) >> 7;               // negative if the position is
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const bool sees = block[h] >= 0 && block[h] <= own;
       valid[h] = __ballot_sync(~0u, sees);
-      page[h] = sees ? __ldg(a.block_table + (size_t)request * a.table_stride + block[h]) : 0;
+      page[h] = sees ? load_now(a.block_table + table + block[h]) : 0;
     }
 #pragma unroll
     for (int h = 0; h < 2; h++) {

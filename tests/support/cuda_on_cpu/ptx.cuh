@@ -374,7 +374,7 @@ inline void tma_4d(uint32_t dst, const CUtensorMap* map, int x, int y, int z, in
   machine::later([=] {
     for (long i = 0; i < bytes; i++) {
       const long column = x + i % m.box_bytes, row = y + i / m.box_bytes % m.box_rows, plane = z + i / m.box_bytes / m.box_rows;
-      const bool inside = row >= 0 && row < m.rows && column < m.row_bytes && plane < m.box_planes && w >= 0 && w < m.pages;
+      const bool inside = row >= 0 && row < m.rows && column < m.row_bytes && plane < m.page_bytes / m.plane_bytes && w >= 0 && w < m.pages;
       const uint32_t to = m.swizzle ? swizzled(dst + (uint32_t)i, m.swizzle) : dst + (uint32_t)i;
       *machine::shared_at(to, 1) = inside ? m.base[w * m.page_bytes + plane * m.plane_bytes + row * m.row_bytes + column] : 0;
     }
@@ -411,6 +411,7 @@ inline uint32_t transpose_8x8(uint32_t x) {
   return x;
 }
 inline void prefetch_l2(const void*) {}
+inline uint32_t __umulhi(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
 inline void keep(uint32_t&) {}
 inline void st_async(uint32_t addr, const uint32_t (&x)[4], uint32_t bar) {
   const std::array<uint32_t, 4> kept = {x[0], x[1], x[2], x[3]};

@@ -5,7 +5,6 @@
 
 #include "ptx.cuh"
 
-inline uint32_t __umulhi(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
 inline uint32_t __float_as_uint(float x) { return bits_of<uint32_t>(x); }
 inline void ld_global(uint32_t& x, const void* p) { memcpy(&x, p, 4); }
 inline void ld_global(uint32_t (&x)[4], const void* p) {

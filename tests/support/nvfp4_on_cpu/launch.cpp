@@ -14,10 +14,11 @@ extern "C" const char* nvfp4_on_cpu(int variant, long pages, const Args* a, unsi
     for (size_t i = 0; i < pairs.size(); i++) pairs[i] = (unsigned)i;
     std::shuffle(pairs.begin(), pairs.end(), random);
     const long plane_bytes = (long)a->kv_heads * PLANE * UNIT;
-    const CUtensorMap codes{a->cache, plane_bytes / UNIT, UNIT, UNIT, TILE, 64, plane_bytes, 2 * plane_bytes, pages, 2};
-    const CUtensorMap scales{a->cache, plane_bytes / SCALE_ROW, SCALE_ROW, SCALE_ROW, 1, 0, plane_bytes, 2 * plane_bytes, pages, 2};
     const bool found = with_variant(variant, [&](auto* v) {
       using V = std::remove_pointer_t<decltype(v)>;
+      constexpr int ROWS = TILE * UNIT / CODE_ROW, PLANES = V::Tiles::PLANES;
+      const CUtensorMap codes{a->cache, plane_bytes / CODE_ROW, CODE_ROW, CODE_ROW, ROWS, 128, plane_bytes, 2 * plane_bytes, pages, PLANES};
+      const CUtensorMap scales{a->cache, plane_bytes / SCALE_ROW, SCALE_ROW, SCALE_ROW, 1, 0, plane_bytes, 2 * plane_bytes, pages, PLANES};
       for (const unsigned pair : pairs)
         machine::run_cluster([&] { nvfp4_decode<V>(codes, scales, *a); }, 1 << a->split_bits, pair % a->kv_heads, pair / a->kv_heads, V::THREADS,
                              V::SMEM, random());
