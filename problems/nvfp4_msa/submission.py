@@ -7,14 +7,14 @@ from __future__ import annotations
 # From problems/nvfp4_msa/dispatch.yml
 DISPATCH_TABLE = {
     'H200': [
-        {'shape': [1, 1, 131072, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 8, 'teams': 3, 'stages': 2, 'blocks': 1}},
+        {'shape': [1, 1, 131072, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 8, 'teams': 2, 'stages': 2, 'blocks': 2}},
         {'shape': [16, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 4, 'teams': 3, 'stages': 2, 'blocks': 1}},
         {'shape': [64, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 2, 'teams': 3, 'stages': 2, 'blocks': 1}},
         {'shape': [256, 1, 32768, 16, 1, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
         {'shape': [64, 1, 131072, 16, 4, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
         {'shape': [256, 1, 8192, 16, 4, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 1, 'stages': 2, 'blocks': 4}},
-        {'shape': [128, 2, 32768, 16, 1, 8], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 1, 'stages': 2, 'blocks': 4}},
-        {'shape': [64, 3, 32768, 16, 4, 4], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 1, 'stages': 3, 'blocks': 3}},
+        {'shape': [128, 2, 32768, 16, 1, 8], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
+        {'shape': [64, 3, 32768, 16, 4, 4], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
         {'shape': [128, 1, 32768, 64, 2, 16], 'backend': 'cuda', 'params': {'num_kv_splits': 1, 'teams': 2, 'stages': 2, 'blocks': 2}},
     ],
 }
