@@ -169,15 +169,18 @@ def test_many_random_shapes(share):
 
 # Each: what is broken, and what must be noticed.
 MISTAKES = {
-    "the wait for the copies left out": ("attend.cuh", "mbar_spin(ring.bars + stage * 8, parity);", ""),
+    "the wait for the copies left out": ("attend.cuh", "mbar_spin(ring.bar(stage, 0), parity);", ""),
     "the ring's parity never changes": ("attend.cuh", "parity ^= 1;", ""),
     "a stage is filled again before its lanes have read it": ("attend.cuh", "ring.before(stage));", "stage);"),
     "the loop begins with a copy that was made before it": ("attend.cuh", "i + ring.AHEAD * V::", "i + (ring.AHEAD - 1) * V::"),
     "V scales are read before they are widened": (
         "attend.cuh",
-        "widen_v_scales<LINEAR>(at.widened, stage + at.v_scales, visible, lane);\n  __syncwarp();",
+        "widen_v_scales<V::LINEAR>(at.widened, stage + at.v_scales, visible, lane);\n    __syncwarp();",
         "",
     ),
+    "V that comes apart is not waited for": ("attend.cuh", "    mbar_spin(values_bar, parity);\n    widen();", "    widen();"),
+    "V of a tile that is hidden is not waited for": ("attend.cuh", "else if (V::APART) mbar_spin(values_bar, parity);", ""),
+    "codes eight tokens on lie as those before": ("unpack.cuh", "n & 1 ? place ^ 64 : place", "place"),
     "shares are summed before they have arrived": ("merge.cuh", "mbar_spin(box.full, 0);", ""),
     "shares are sent before their owners have opened": ("merge.cuh", "if (split_bits) cluster_wait();", ""),
     "a block that owns no query head leaves early": (
@@ -189,7 +192,7 @@ MISTAKES = {
     "a block does not hear of the splits' maximum": ("merge.cuh", "o[i] *= kept;", "o[i] *= 1.f;"),
     "a split without a slot leaves its cluster": ("decode.cuh", "if (share.tiles) {", "if (!share.tiles) return; {"),
     "warps do not wait for each other's shares": ("decode.cuh", "bar_sync(MERGE_BARRIER, V::THREADS);", ""),
-    "every tile is taken for the first": ("attend.cuh", "i == 0, lane);", "true, lane);"),
+    "every tile is taken for the first": ("attend.cuh", "seen, i == 0, ", "seen, true, "),
     "the sum of P does not hear of the maximum": ("softmax.cuh", "x.l[i] *= alpha[FORM::row_of(i)];", ""),
     "a maximum of half of the tokens": ("attend_narrow.cuh", "FIRST_PEER = 4, END_PEER = 32", "FIRST_PEER = 4, END_PEER = 16"),
     "weights of half of the tokens as they lie": ("attend_narrow.cuh", "second = transpose_8x8(p[1])", "second = p[1]"),
@@ -204,11 +207,13 @@ QUICK = ("the wait for the copies left out", "shares are summed before they have
 def test_a_mistake_is_noticed(mistake):
     wide, narrow = growing_input(1.5, 16, 16), growing_input(1.5, 16, 8)
     few = make_input(batchsize=1, kvseqlen=2000, topk=1, groupsize=9)
+    hidden = make_input(batchsize=2, kvseqlen=1930, topk=16)  # most tiles of a row's own block, which stands anywhere
 
     def try_schedules():
         for seed in range(20):
-            for data, splits in ((wide, 2), (narrow, 4), (few, 8)):
-                assert_right(data, splits=splits, seed=seed, change=MISTAKES[mistake])
+            for data, splits in ((wide, 2), (narrow, 4), (few, 8), (hidden, 1)):
+                for sizes in (CUDA_SHAPES[0], CUDA_SHAPES[-1]):  # with others on a multiprocessor, and alone there
+                    assert_right(data, splits=splits, sizes=sizes, seed=seed, change=MISTAKES[mistake])
 
     with pytest.raises((RuntimeError, AssertionError)):
         try_schedules()

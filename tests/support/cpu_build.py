@@ -32,7 +32,8 @@ def build(sources: dict[str, str], support: str, change: tuple[str, str, str] | 
     sources = dict(sources)
     if change:
         name, text, replacement = change
-        assert sources[name].count(text) == 1, f"{name} holds {text!r} {sources[name].count(text)} times"
+        if sources[name].count(text) != 1:  # no AssertionError: that is how a mistake is noticed
+            raise LookupError(f"{name} holds {text!r} {sources[name].count(text)} times")
         sources[name] = sources[name].replace(text, replacement)
     with tempfile.TemporaryDirectory() as folder:
         for name, text in sources.items():
