@@ -3,7 +3,7 @@
 # Debian or Ubuntu with root installs the packages; elsewhere it says what to do. Does nothing when they are there already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-packages=(clang-22 lld-22 llvm-22)
+packages=(clang-22 clang-tools-22 lld-22 llvm-22)
 
 has() { # has TOOL: a usable one in $GFX950_LLVM, on PATH or in the places that the project looks
     local tool=$1 folder suffix version
@@ -20,7 +20,7 @@ has() { # has TOOL: a usable one in $GFX950_LLVM, on PATH or in the places that 
 }
 
 missing=()
-for tool in clang llvm-objdump ld.lld llvm-mc; do has "$tool" || missing+=("$tool"); done
+for tool in clang llvm-objdump ld.lld llvm-mc clang-offload-bundler; do has "$tool" || missing+=("$tool"); done
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 echo "toolchain: missing ${missing[*]} (LLVM 20 or newer, with the AMDGPU target)"
 
@@ -30,7 +30,7 @@ install() { # install COMMAND...: with root or passwordless sudo
 can_install() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
 
 if command -v apt-get >/dev/null && can_install; then
-    echo "toolchain: installing ${packages[*]} (75 MB)"
+    echo "toolchain: installing ${packages[*]} (85 MB)"
     install apt-get update -qq
     if apt-cache show "${packages[0]}" >/dev/null 2>&1; then
         DEBIAN_FRONTEND=noninteractive install apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
@@ -39,9 +39,14 @@ if command -v apt-get >/dev/null && can_install; then
     echo "toolchain: this distribution has no ${packages[0]} package"
 fi
 
+if [ "${missing[*]}" = clang-offload-bundler ]; then
+    echo "toolchain: only compressed bundles need it" >&2
+    exit 0
+fi
+
 cat >&2 <<'TEXT'
 toolchain: could not install by itself. Any one of these will do:
-  Debian 12, Ubuntu 24.04 or newer   sudo apt-get install clang-22 lld-22 llvm-22   (or LLVM's own packages)
+  Debian 12, Ubuntu 24.04 or newer   sudo apt-get install clang-22 clang-tools-22 lld-22 llvm-22   (or LLVM's own packages)
   Fedora                             sudo dnf install clang lld llvm
   Arch                               sudo pacman -S clang lld llvm
   ROCm 7 or newer                    export GFX950_LLVM=/opt/rocm/llvm/bin

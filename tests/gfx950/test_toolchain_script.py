@@ -11,7 +11,7 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "toolchain.sh"
 BASICS = ("bash", "env", "dirname", "grep", "head", "cut", "cat")
-TOOLS = ("clang", "llvm-objdump", "ld.lld", "llvm-mc")
+TOOLS = ("clang", "llvm-objdump", "ld.lld", "llvm-mc", "clang-offload-bundler")
 
 
 @pytest.fixture
@@ -43,18 +43,26 @@ def test_nothing_to_do_is_silent(machine):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_a_machine_without_the_bundler_can_do_all_but_unpack(machine):
+    for tool in TOOLS[:-1]:
+        program(machine, tool, "echo 'some LLD 22.1.8'" if tool == "ld.lld" else "echo 'vendor clang version 22.1.8'")
+    done = run(machine)
+    assert (done.returncode, done.stderr) == (0, "toolchain: only compressed bundles need it\n")
+    assert "missing clang-offload-bundler" in done.stdout
+
+
 def test_old_tools_do_not_count(machine):
     for tool in TOOLS:
         program(machine, tool, "echo 'clang version 19.1.7'")
     done = run(machine)
     assert done.returncode == 1
-    assert "missing clang llvm-objdump ld.lld llvm-mc" in done.stdout
+    assert "missing clang llvm-objdump ld.lld llvm-mc clang-offload-bundler" in done.stdout
 
 
 def test_without_root_or_package_manager_it_says_what_to_do(machine):
     done = run(machine)
     assert done.returncode == 1
-    assert "apt-get install clang-22 lld-22 llvm-22" in done.stderr
+    assert "apt-get install clang-22 clang-tools-22 lld-22 llvm-22" in done.stderr
     assert "GFX950_LLVM=/path/to/bin" in done.stderr
     assert "ziglang==0.17.1" in done.stderr
 
@@ -68,7 +76,7 @@ def test_root_on_debian_installs_the_packages(machine):
     calls = (machine / "calls").read_text().splitlines()
     assert calls[0].startswith("update")
     assert calls[1].startswith("install")
-    assert calls[1].endswith("clang-22 lld-22 llvm-22")
+    assert calls[1].endswith("clang-22 clang-tools-22 lld-22 llvm-22")
 
 
 def test_a_distribution_without_the_packages_is_told(machine):
