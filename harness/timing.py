@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from harness.blocker import Blocker, CannotBlock, LingerArguments, NotHeld, OccupyArguments
+from harness.blocker import Blocker, CannotBlock, NotHeld
 from harness.codec import plain_bytes
 
 RANDN_SHAPE = (16000, 1024, 1024)  # fp32: 62.5 GiB, as in the official utils.clear_l2_cache_large
@@ -72,7 +72,7 @@ class Timer(Protocol):
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """The objects and classes that a time is made by."""
+        """The objects that a time is made by; their classes are those of this module and the blocker's."""
         ...
 
     def time(
@@ -106,7 +106,7 @@ class CpuTimer:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return self, CpuTimer
+        return (self,)
 
     def time(
         self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is, held: Callable[[], object] = nothing
@@ -148,7 +148,7 @@ class GpuTimer:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return self, GpuTimer, self._copying, Copying, *self._holder.parts
+        return self, self._copying, *self._holder.parts
 
     def time(
         self, call: Callable[[], Any], sleep_ns: int = 0, keep: Keep = as_it_is, held: Callable[[], object] = nothing
@@ -234,7 +234,7 @@ class Sleeper:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return self, Sleeper
+        return (self,)
 
     def hold(self, hold_ns: int, behind: Callable[[], object]) -> int:
         """Wait, and queue both and what `behind` does; returns at once. -> for how many ns something ran before; what does
@@ -283,7 +283,7 @@ class Occupier:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return self, Occupier, self._blocker, Blocker, OccupyArguments, LingerArguments
+        return self, self._blocker
 
     def hold(self, hold_ns: int, behind: Callable[[], object]) -> int:
         """Returns once nothing else can run there; what `behind` puts on the current queue comes first. -> for how many ns
